@@ -1,0 +1,102 @@
+package gormoutbox
+
+import (
+	"fmt"
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/callbacks"
+	"gorm.io/gorm/clause"
+)
+
+const byKey = "load the rows and save them by key, or use gormoutbox.Ignore(ctx) to write without an event"
+
+// checkUpdate refuses updates whose rows are not told by their keys, and takes
+// the list of assigned columns.
+func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
+	stmt, m := db.Statement, c.model
+	elems, ok := elements(stmt.ReflectValue)
+	if !ok {
+		return in.fail(db, c, "its model is no struct or list of structs", "pass values of "+m.name+" as the model")
+	}
+	if err := in.checkKeys(db, c, m, elems); err != nil {
+		return err
+	}
+	set, ours := in.assignments(db)
+	if len(set) == 0 {
+		return nil // nothing to write, GORM makes no statement
+	}
+	c.set = ours
+	for _, a := range set {
+		f := m.schema.LookUpField(a.Column.Name)
+		if f != nil && f.PrimaryKey && !in.keepsKey(db, c, a, f.DBName) {
+			return in.fail(db, c, "it changes the primary key "+f.DBName, "delete the row and create another")
+		}
+		name := a.Column.Name
+		if f != nil {
+			name = f.DBName
+		}
+		if !m.excluded[name] && !slices.Contains(c.changed, name) {
+			c.changed = append(c.changed, name)
+		}
+	}
+	slices.Sort(c.changed)
+	return nil
+}
+
+// assignments computes the SET clause as gorm:update would, before it does. The
+// statement keeps it, so that it is not computed twice; ours says that it has to be removed again.
+func (in *instance) assignments(db *gorm.DB) (set clause.Set, ours bool) {
+	stmt := db.Statement
+	if cl, ok := stmt.Clauses["SET"]; ok {
+		set, _ = cl.Expression.(clause.Set)
+		return set, false
+	}
+	for _, uc := range stmt.Schema.UpdateClauses {
+		stmt.AddClause(uc)
+	}
+	if cl, ok := stmt.Clauses["SET"]; ok { // by an update clause
+		set, _ = cl.Expression.(clause.Set)
+		return set, true
+	}
+	set = callbacks.ConvertToAssignments(stmt)
+	if len(set) > 0 {
+		stmt.AddClause(set)
+	}
+	return set, true
+}
+
+// keepsKey says whether an assignment to a key column writes the value that it has.
+func (in *instance) keepsKey(db *gorm.DB, c *capture, a clause.Assignment, column string) bool {
+	if len(c.keys) != 1 {
+		return false
+	}
+	for i, f := range c.model.primary {
+		if f.DBName != column {
+			continue
+		}
+		now, err1 := keyText(a.Value)
+		was, err2 := keyText(c.keys[0].values[i])
+		return err1 == nil && err2 == nil && now == was
+	}
+	return false
+}
+
+// updated reads the rows back: memory is not the row after expressions,
+// serializers, dirty fields, optimistic locks and rounding.
+func (in *instance) updated(db *gorm.DB, c *capture) ([]change, error) {
+	n := int64(countKeys(c.keys))
+	if db.RowsAffected > n {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for %d keys", db.RowsAffected, n), byKey)
+	}
+	// If every key was written, soft-deleted rows are among them; else a soft-deleted row was not matched.
+	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: db.RowsAffected == n || db.Statement.Unscoped})
+	if err != nil {
+		return nil, err
+	}
+	// MySQL does not count rows that already had the values.
+	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && in.dialect.Name() != "mysql") {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), byKey)
+	}
+	return inOrder(c.keys, found, Updated), nil
+}

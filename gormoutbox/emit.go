@@ -1,0 +1,37 @@
+package gormoutbox
+
+// Emit marks a GORM model whose saves become events. It is a zero-size type for
+// a blank first field, whose tag says what is emitted:
+//
+//	type Order struct {
+//		_      gormoutbox.Emit `outbox:"aggregate=order"`
+//		ID     uuid.UUID
+//		Status string
+//		Card   string `outbox:"-"` // never leaves the database
+//	}
+//
+// Options of the tag, separated by commas:
+//
+//   - aggregate=NAME, required: the aggregate type, first part of the event type.
+//   - on=KINDS: which of created|updated|deleted are emitted. Defaults to all.
+//   - type=NAME: the event type; "{kind}" in it becomes the kind. Defaults to "<aggregate>.{kind}".
+//   - topic=NAME: the topic. Defaults to Config.Topic, then to the event type.
+//   - version=TEXT: the event_version header. Defaults to none.
+//   - key=COLUMN: the column (or Go field) with the aggregate id. Defaults to the primary key.
+//
+// Options of other fields: "-" leaves the field out of payload, changed columns
+// and errors; "plain" lets a field with a serializer that is not GORM's own into
+// the payload as the serializer decodes it.
+type Emit struct{}
+
+// Kind is what a write did to a row.
+type Kind string
+
+// The kinds of events that writes of models produce.
+const (
+	Created Kind = "created"
+	Updated Kind = "updated"
+	Deleted Kind = "deleted"
+	// Upserted is an insert-or-update of which the database does not tell which it was.
+	Upserted Kind = "upserted"
+)

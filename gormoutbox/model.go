@@ -1,0 +1,197 @@
+package gormoutbox
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gorm.io/gorm/schema"
+)
+
+// model is an annotated model on one database: the annotation, checked against
+// the schema that GORM made of the type.
+type model struct {
+	annotation
+	schema     *schema.Schema
+	name       string
+	primary    []*schema.Field
+	key        []*schema.Field // of the aggregate id
+	excluded   map[string]bool // columns that never leave the database
+	projection *projection     // nil if a marshaller is configured
+}
+
+// compile checks an annotation against the schema and returns all mistakes together.
+func compile(s *schema.Schema, tag string, custom bool) (*model, error) {
+	name := s.ModelType.String()
+	a, errs := parseTag(name, tag)
+	m := &model{annotation: a, schema: s, name: name, primary: s.PrimaryFields, excluded: map[string]bool{}}
+	fail := func(field, cause, cure string) {
+		errs = append(errs, &ConfigError{Field: name + field, Cause: cause, Cure: cure})
+	}
+	if len(s.PrimaryFields) == 0 {
+		fail("", "it has no primary key, so its rows can't be told apart", `give it one, for example with gorm:"primaryKey"`)
+	}
+	m.key = s.PrimaryFields
+	if a.key != "" {
+		if f := s.LookUpField(a.key); f != nil && f.DBName != "" {
+			m.key = []*schema.Field{f}
+		} else {
+			fail(" outbox tag key", fmt.Sprintf("%q is no column of the model", a.key), "name a column or Go field")
+		}
+	}
+	for _, f := range s.Fields {
+		if f.DBName == "" {
+			continue
+		}
+		tag := outboxTag(s.ModelType, f)
+		if tag == "-" {
+			m.excluded[f.DBName] = true
+			continue
+		}
+		if tag != "plain" && foreignSerializer(f) {
+			fail("."+strings.Join(f.BindNames, "."), "its serializer is not GORM's own, so the event could hold in plain what the row holds encrypted",
+				`tag it outbox:"-" to leave it out or outbox:"plain" to allow that`)
+		}
+	}
+	for _, f := range m.key {
+		if m.excluded[f.DBName] {
+			fail("."+f.Name, `the aggregate id is made of it and it is tagged outbox:"-"`, "remove the tag, or choose another column with key=")
+		}
+	}
+	if !custom {
+		if marshalsItself(s.ModelType) {
+			fail("", "it has or inherits MarshalJSON or MarshalText, which would decide what the event says", "set Config.Marshal, or remove the method")
+		} else {
+			b := &projectionBuilder{model: name, schema: s}
+			m.projection = b.build(s.ModelType, nil, true)
+			errs = append(errs, b.errs...)
+		}
+	}
+	return m, errors.Join(errs...)
+}
+
+// outboxTag is the tag of the field or of an embedded struct around it.
+func outboxTag(t reflect.Type, f *schema.Field) string {
+	for _, name := range f.BindNames {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		sf, ok := t.FieldByName(name)
+		if !ok {
+			break
+		}
+		if tag := sf.Tag.Get("outbox"); tag != "" {
+			return tag
+		}
+		t = sf.Type
+	}
+	return f.Tag.Get("outbox")
+}
+
+func foreignSerializer(f *schema.Field) bool {
+	if f.Serializer == nil {
+		return false
+	}
+	if reflect.PointerTo(f.IndirectFieldType).Implements(serializerType) {
+		return true
+	}
+	switch strings.ToLower(f.TagSettings["SERIALIZER"]) {
+	case "json", "gob", "unixtime":
+		return false
+	}
+	return true
+}
+
+// payload is the row as JSON.
+func (m *model) payload(rv reflect.Value) ([]byte, error) {
+	var b bytes.Buffer
+	if err := m.projection.encode(&b, rv); err != nil {
+		return nil, &EventError{Field: "Payload", Cause: m.name + " can't be marshalled", Cure: "mend the field's type or set Config.Marshal", err: err}
+	}
+	return b.Bytes(), nil
+}
+
+// primaryKey is the identity of a row, and whether every part of it is set.
+func (m *model) primaryKey(ctx context.Context, rv reflect.Value) (identity string, values []any, ok bool) {
+	ok = true
+	values = make([]any, len(m.primary))
+	parts := make([]string, len(m.primary))
+	for i, f := range m.primary {
+		v, zero := f.ValueOf(ctx, rv)
+		values[i] = v
+		ok = ok && !zero
+		s, err := keyText(v)
+		if err != nil {
+			s = fmt.Sprintf("%v", v)
+		}
+		parts[i] = s
+	}
+	return joinKey(parts), values, ok
+}
+
+// aggregateID is the text of the key columns.
+func (m *model) aggregateID(ctx context.Context, rv reflect.Value) (string, error) {
+	parts := make([]string, len(m.key))
+	for i, f := range m.key {
+		v, zero := f.ValueOf(ctx, rv)
+		if zero {
+			return "", &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s is zero", m.name, f.Name), Cure: "set it before the save"}
+		}
+		s, err := keyText(v)
+		if err != nil {
+			return "", &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s has no text form", m.name, f.Name), Cure: "use a string, integer or UUID, or another column with key=", err: err}
+		}
+		parts[i] = s
+	}
+	id := joinKey(parts)
+	return id, checkKey(id)
+}
+
+// joinKey joins the parts of a composite key so that different keys stay
+// different: "|" and "\" inside of a part are escaped. A single part stays as it is.
+func joinKey(parts []string) string {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `|`, `\|`)
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = escape.Replace(p)
+	}
+	return strings.Join(escaped, "|")
+}
+
+// keyText is the text of a key value: strings as they are, integers in decimal,
+// types with driver.Valuer (UUIDs) by their value.
+func keyText(v any) (string, error) {
+	if valuer, ok := v.(driver.Valuer); ok {
+		value, err := valuer.Value()
+		if err != nil {
+			return "", err
+		}
+		v = value
+	}
+	if b, ok := v.([]byte); ok {
+		if !utf8.Valid(b) {
+			return "", errors.New("binary key")
+		}
+		return string(b), nil
+	}
+	rv := reflect.Indirect(reflect.ValueOf(v))
+	switch rv.Kind() {
+	case reflect.String:
+		return rv.String(), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.FormatInt(rv.Int(), 10), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.FormatUint(rv.Uint(), 10), nil
+	default:
+		return "", fmt.Errorf("keys of type %T", v)
+	}
+}

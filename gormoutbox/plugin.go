@@ -1,0 +1,195 @@
+package gormoutbox
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+// Plugin is the GORM plugin. One value may be registered on several *gorm.DB;
+// it is safe for concurrent use.
+type Plugin struct {
+	config    Config
+	hub       hub
+	instances sync.Map // of *instance by the callbacks of a *gorm.DB
+}
+
+var _ gorm.Plugin = (*Plugin)(nil)
+
+// New returns the plugin for db.Use, which reports mistakes in the config.
+func New(config Config) *Plugin { return &Plugin{config: config.withDefaults()} }
+
+// Name implements gorm.Plugin.
+func (p *Plugin) Name() string { return p.config.Name }
+
+// Tables returns the configured table names.
+func (p *Plugin) Tables() Tables { return TablesFor(p.config.Table) }
+
+// instance is the plugin on one *gorm.DB.
+type instance struct {
+	plugin  *Plugin
+	config  Config
+	dialect dialect.Dialect
+	tables  Tables
+	insert  insertSQL
+	// partitions is the count in the database, 0 before it was read.
+	partitions atomic.Int64
+	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
+	models sync.Map
+	// byTable has the annotated model of a table, to notice writes that bypass it.
+	byTable sync.Map
+	// given are the annotations by value.
+	given map[reflect.Type]string
+}
+
+// Initialize implements gorm.Plugin. It needs no connection. Other plugins may
+// call it again on the same *gorm.DB, which does nothing.
+func (p *Plugin) Initialize(db *gorm.DB) error {
+	d, err := dialect.For(db)
+	if err != nil {
+		return &ConfigError{Field: "db", Cause: err.Error(), Cure: "pass an open *gorm.DB of a supported database"}
+	}
+	if _, done := p.instances.Load(db.Callback()); done {
+		return nil
+	}
+	errs := []error{p.config.validate()}
+	if schemaName, _ := dialect.SplitName(p.config.Table); schemaName != "" && d.Name() == "sqlite" {
+		errs = append(errs, &ConfigError{Field: "Table", Cause: "SQLite can't have the tables in an attached database", Cure: "remove the schema's name"})
+	}
+	for _, other := range pluginsOf(db) {
+		if other != p && other.config.Table == p.config.Table {
+			errs = append(errs, &ConfigError{
+				Field: "Table", Cause: fmt.Sprintf("the plugin %q writes to %s already, so each event would be written twice", other.Name(), p.config.Table),
+				Cure: "give this one another Table, or register the plugin once",
+			})
+		}
+	}
+	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]string{}}
+	in.insert = newInsertSQL(d, in.tables.Events)
+	errs = append(errs, in.registerModels(db))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := in.registerCallbacks(db, emitAnchors); err != nil {
+		return err
+	}
+	p.instances.Store(db.Callback(), in)
+	return nil
+}
+
+// pluginsOf lists the plugins of this package on db, by name.
+func pluginsOf(db *gorm.DB) []*Plugin {
+	var found []*Plugin
+	for _, plugin := range db.Plugins {
+		if p, ok := plugin.(*Plugin); ok {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Plugin) int { return strings.Compare(a.Name(), b.Name()) })
+	return found
+}
+
+// On returns the plugin registered on db: the one of the default name, else the only one.
+func On(db *gorm.DB) (*Plugin, error) {
+	if db == nil || db.Config == nil {
+		return nil, &ConfigError{Field: "db", Cause: "it is nil", Cure: "pass an open *gorm.DB"}
+	}
+	all := pluginsOf(db)
+	for _, p := range all {
+		if p.Name() == "gormoutbox" || len(all) == 1 {
+			return p, nil
+		}
+	}
+	if len(all) > 1 {
+		return nil, &ConfigError{Field: "db", Cause: "it has several outbox plugins and none is called gormoutbox", Cure: "use the methods of the one you mean"}
+	}
+	return nil, ErrNotRegistered
+}
+
+func (p *Plugin) on(db *gorm.DB) (*instance, error) {
+	if in, ok := p.instances.Load(db.Callback()); ok {
+		return in.(*instance), nil
+	}
+	return nil, ErrNotRegistered
+}
+
+// registerModels checks Config.Models and returns all mistakes together.
+func (in *instance) registerModels(db *gorm.DB) error {
+	var errs []error
+	for i, m := range in.config.Models {
+		fail := func(cause, cure string) {
+			errs = append(errs, &ConfigError{Field: fmt.Sprintf("Models[%d]", i), Cause: cause, Cure: cure})
+		}
+		a, byValue := m.(Annotated)
+		if byValue {
+			m = a.model
+		}
+		t := typeOfModel(m)
+		if t == nil || t.Kind() != reflect.Struct {
+			fail(fmt.Sprintf("%T is no model", m), "pass a struct or a pointer to one")
+			continue
+		}
+		_, tagged, _ := findTag(t)
+		switch {
+		case byValue && tagged:
+			fail(t.String()+" is annotated by its tag and by value", "leave one")
+			continue
+		case byValue:
+			in.given[t] = a.tag
+		case !tagged:
+			fail(t.String()+" is not annotated", "give it a field of type gormoutbox.Emit, or use Annotate")
+			continue
+		}
+		stmt := &gorm.Statement{DB: db}
+		if err := stmt.Parse(reflect.New(t).Interface()); err != nil {
+			fail(err.Error(), "mend the model; GORM can't use it either")
+			continue
+		}
+		if _, err := in.model(stmt.Schema); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// model returns the annotated model of a schema, nil if it is not annotated.
+func (in *instance) model(s *schema.Schema) (*model, error) {
+	if found, ok := in.models.Load(s); ok {
+		switch m := found.(type) {
+		case *model:
+			return m, nil
+		case error:
+			return nil, m
+		}
+	}
+	tag, annotated := in.given[s.ModelType]
+	var err error
+	if !annotated {
+		tag, annotated, err = findTag(s.ModelType)
+	}
+	if !annotated {
+		in.models.Store(s, (*model)(nil))
+		return nil, nil
+	}
+	var m *model
+	if err == nil {
+		m, err = compile(s, tag, in.config.Marshal != nil)
+	}
+	if err != nil {
+		in.models.Store(s, err)
+		return nil, err
+	}
+	in.models.Store(s, m)
+	_, table := dialect.SplitName(s.Table)
+	in.byTable.Store(table, m)
+	return m, nil
+}

@@ -1,0 +1,187 @@
+package gormoutbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+// A statement has at most this many rows and bytes of payload, far below what
+// the databases allow (MariaDB's default packet is 16 MB).
+const (
+	maxRows  = 1000
+	maxBytes = 4 << 20
+)
+
+const columnsPerRow = 8
+
+// insertSQL builds the INSERT for a number of rows. Statements of few rows, the
+// usual ones, are built once.
+type insertSQL struct {
+	dialect dialect.Dialect
+	head    string
+	cache   *sync.Map // string by number of rows
+}
+
+func newInsertSQL(d dialect.Dialect, table string) insertSQL {
+	return insertSQL{
+		dialect: d,
+		head: "INSERT INTO " + d.Quote(table) +
+			" (part, id, aggregate_type, aggregate_id, event_type, topic, payload, headers, available_at) VALUES ",
+		cache: &sync.Map{},
+	}
+}
+
+func (s insertSQL) build(rows []row) string {
+	delayed := false
+	for i := range rows {
+		delayed = delayed || !rows[i].availableAt.IsZero()
+	}
+	if !delayed {
+		if text, ok := s.cache.Load(len(rows)); ok {
+			return text.(string)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(s.head)
+	for i := range rows {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("(?,?,?,?,?,?,?,?,")
+		if t := rows[i].availableAt; t.IsZero() {
+			b.WriteString("NULL)")
+		} else {
+			b.WriteString(s.dialect.FromMicros(t.UnixMicro()))
+			b.WriteByte(')')
+		}
+	}
+	text := s.dialect.Rebind(b.String())
+	if !delayed && len(rows) <= 100 {
+		s.cache.Store(len(rows), text)
+	}
+	return text
+}
+
+// write inserts the rows in order on pool, which must be a transaction.
+func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row) error {
+	if p, ok := pool.(*gorm.PreparedStmtTX); ok {
+		pool = p.Tx // preparing would cost two round trips more
+	}
+	count, err := in.partitionCount(ctx, pool)
+	if err != nil {
+		return err
+	}
+	for len(rows) > 0 {
+		n, size := 0, 0
+		for n < len(rows) && n < maxRows && (n == 0 || size+len(rows[n].payload) <= maxBytes) {
+			size += len(rows[n].payload)
+			n++
+		}
+		if err := in.writeChunk(ctx, db, pool, rows[:n], count); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row, count int) error {
+	args := make([]any, 0, len(rows)*columnsPerRow)
+	for i := range rows {
+		r := &rows[i]
+		headers, err := json.Marshal(r.headers)
+		if err != nil {
+			return fmt.Errorf("gormoutbox: encoding headers: %w", err) // not reached: headers are valid UTF-8
+		}
+		part := eventPartition(r.id, count)
+		if r.aggregateType != "" {
+			part = Partition(r.aggregateType, r.aggregateID, count)
+		}
+		args = append(args, part, r.id.String(), r.aggregateType, r.aggregateID, r.eventType, r.topic, r.payload, string(headers))
+	}
+	text := in.insert.build(rows)
+	begin := time.Now()
+	_, err := pool.ExecContext(ctx, text, args...)
+	if err != nil {
+		// Wrapped, so that TranslateError does not take it for the user's own conflict.
+		err = fmt.Errorf("gormoutbox: writing %d events to %s: %w", len(rows), in.tables.Events, err)
+	}
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(len(rows)) }, err)
+	return err
+}
+
+// partitionCount reads the count at the first event, on the statement's own
+// connection: a pool of one connection has no other.
+func (in *instance) partitionCount(ctx context.Context, pool gorm.ConnPool) (int, error) {
+	if n := in.partitions.Load(); n > 0 {
+		return int(n), nil
+	}
+	var n sql.NullInt64
+	query := "SELECT COUNT(*) FROM " + in.dialect.Quote(in.tables.Partitions)
+	if err := pool.QueryRowContext(ctx, query).Scan(&n); err != nil {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("gormoutbox: reading the partition count: %w", err)
+		}
+		return 0, &SchemaError{
+			Problems: []string{"table " + in.tables.Partitions + " can't be read"},
+			err:      fmt.Errorf("table %s can't be read: %w", in.tables.Partitions, err),
+		}
+	}
+	if n.Int64 == 0 {
+		problem := "table " + in.tables.Partitions + " is empty"
+		return 0, &SchemaError{Problems: []string{problem}, err: errors.New(problem)}
+	}
+	in.partitions.Store(n.Int64)
+	return int(n.Int64), nil
+}
+
+// finish adds what the plugin and the context say to a row that toRow made.
+func (in *instance) finish(ctx context.Context, r *row, own map[string]string) error {
+	if in.config.Headers != nil {
+		if err := addHeaders(r.headers, in.config.Headers(ctx)); err != nil {
+			return err
+		}
+	}
+	if err := addHeaders(r.headers, contextHeaders(ctx)); err != nil {
+		return err
+	}
+	if err := addHeaders(r.headers, own); err != nil {
+		return err
+	}
+	if r.topic == "" && in.config.Topic != nil {
+		r.topic = in.config.Topic(TopicParams{AggregateType: r.aggregateType, AggregateID: r.aggregateID, EventType: r.eventType})
+		if r.topic != "" {
+			if err := checkName("Topic", r.topic); err != nil {
+				return err
+			}
+		}
+	}
+	if r.id == uuid.Nil {
+		return &EventError{Field: "ID", Cause: "it is zero", Cure: "leave ids to the plugin"}
+	}
+	return nil
+}
+
+// poison rolls back the transaction of a caller who may ignore our error, so
+// that he can't commit the row without its event.
+func poison(pool gorm.ConnPool) error {
+	tx, ok := pool.(gorm.TxCommitter)
+	if !ok {
+		return nil
+	}
+	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("gormoutbox: rolling back: %w", err)
+	}
+	return nil
+}
