@@ -1,0 +1,152 @@
+package relay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Class is what a publisher's error says about its event.
+type Class int
+
+const (
+	// Unknown leaves it to the relay: the attempt is charged to the event only if another
+	// aggregate was published since the attempt began, else it is taken for an outage.
+	Unknown Class = iota
+	// Outage is about the broker: nothing is charged and the relay backs off as a whole.
+	Outage
+	// Retryable is about this event, which is charged and tried again.
+	Retryable
+	// Permanent is about this event, which is parked at once.
+	Permanent
+)
+
+// ParkPolicy is what happens to an event that used up its attempts.
+type ParkPolicy int
+
+const (
+	// ParkKey parks the aggregate: the event and those behind it wait for a
+	// redrive, all other aggregates go on. Order is kept.
+	ParkKey ParkPolicy = iota
+	// ParkEvent parks the event alone and goes on with the aggregate's next one,
+	// which gives up the order of this event.
+	ParkEvent
+	// Block never parks: the event is tried again every MaxBackoff and its aggregate waits.
+	Block
+)
+
+// Config configures a relay. Zero values mean defaults, negative ones are errors.
+type Config struct {
+	// Table is the events table. Defaults to that of the plugin registered on the
+	// db, else to gormoutbox.DefaultTable.
+	Table string
+	// ID names this relay among those that share the tables, at most 255 bytes. It
+	// must be unique among running relays. Defaults to host name, process id and a random part.
+	ID string
+	// BatchSize is how many events one read takes at most. Defaults to 500.
+	BatchSize int
+	// Lanes is how many aggregates are published at the same time. Defaults to 64.
+	Lanes int
+	// Lease is how long this relay keeps its partitions without a sign of life. It
+	// is renewed at a third of that. After a crash its partitions wait up to this long. Defaults to 10 s.
+	Lease time.Duration
+	// MinPoll and MaxPoll bound the pause between two reads: short after work, doubled while there
+	// is none. Default to 5 ms and 500 ms.
+	MinPoll time.Duration
+	MaxPoll time.Duration
+	// MaxAttempts is how many attempts are charged to an event before it is parked. Defaults to 10.
+	MaxAttempts int
+	// MinBackoff and MaxBackoff bound the pause before the next attempt: doubled
+	// with each attempt, less up to a quarter at random. Default to 200 ms and 1 minute.
+	MinBackoff time.Duration
+	MaxBackoff time.Duration
+	// Park is what happens to an event that used up its attempts. Defaults to ParkKey.
+	Park ParkPolicy
+	// Classify tells what an error of the publisher is about. It must be safe for
+	// concurrent use. Defaults to Unknown for every error.
+	Classify func(err error) Class
+	// ShutdownTimeout is how long Run waits for publishes in flight after its context
+	// has ended. Defaults to 15 s, as some publishers take more than 10 s to give up.
+	ShutdownTimeout time.Duration
+	// SettleWindow matters on MySQL and MariaDB only: the longest time between an
+	// INSERT drawing its numbers and having written its rows. Defaults to 10 s.
+	SettleWindow time.Duration
+	// Logger gets what goes wrong. Payloads are never logged. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.Lanes = cmp.Or(c.Lanes, 64)
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.MinPoll = cmp.Or(c.MinPoll, 5*time.Millisecond)
+	c.MaxPoll = cmp.Or(c.MaxPoll, max(500*time.Millisecond, c.MinPoll))
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 200*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(time.Minute, c.MinBackoff))
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 15*time.Second)
+	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Second)
+	if c.Classify == nil {
+		c.Classify = func(error) Class { return Unknown }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.ID == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		if len(host) > 150 {
+			host = host[:150]
+		}
+		c.ID = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
+	}
+	return c
+}
+
+// validate expects defaults to be filled in and returns all mistakes together.
+func (c Config) validate() error {
+	var errs []error
+	fail := func(field, cause, cure string) { errs = append(errs, &ConfigError{field, cause, cure}) }
+	for _, n := range []struct {
+		field string
+		value int
+		most  int
+	}{{"BatchSize", c.BatchSize, 10_000}, {"Lanes", c.Lanes, 10_000}, {"MaxAttempts", c.MaxAttempts, 1_000_000}} {
+		if n.value < 1 || n.value > n.most {
+			fail(n.field, fmt.Sprintf("%d is out of range", n.value), fmt.Sprintf("use 1 to %d, or 0 for the default", n.most))
+		}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+		least time.Duration
+	}{
+		{"Lease", c.Lease, 100 * time.Millisecond}, {"MinPoll", c.MinPoll, time.Millisecond}, {"MaxPoll", c.MaxPoll, time.Millisecond},
+		{"MinBackoff", c.MinBackoff, time.Millisecond}, {"MaxBackoff", c.MaxBackoff, time.Millisecond},
+		{"ShutdownTimeout", c.ShutdownTimeout, time.Millisecond}, {"SettleWindow", c.SettleWindow, time.Millisecond},
+	} {
+		if d.value < d.least {
+			fail(d.field, fmt.Sprintf("%s is too short", d.value), fmt.Sprintf("use at least %s, or 0 for the default", d.least))
+		}
+	}
+	if c.MinPoll > c.MaxPoll {
+		fail("MinPoll", fmt.Sprintf("%s is more than MaxPoll, %s", c.MinPoll, c.MaxPoll), "exchange them")
+	}
+	if c.MinBackoff > c.MaxBackoff {
+		fail("MinBackoff", fmt.Sprintf("%s is more than MaxBackoff, %s", c.MinBackoff, c.MaxBackoff), "exchange them")
+	}
+	if c.Park < ParkKey || c.Park > Block {
+		fail("Park", fmt.Sprintf("%d is no policy", c.Park), "use ParkKey, ParkEvent or Block")
+	}
+	if len(c.ID) > 255 {
+		fail("ID", fmt.Sprintf("it has %d bytes", len(c.ID)), "use at most 255")
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,227 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	// maxDatabasePause bounds the pause while the database is away.
+	maxDatabasePause = 5 * time.Second
+	// maxOutagePause bounds the pause while the broker is away.
+	maxOutagePause = 5 * time.Second
+	// duePause is the pause between two looks for held heads and delayed events.
+	duePause = 50 * time.Millisecond
+	// pendingWindow is how long the poll stays fast after a write whose commit is not seen.
+	pendingWindow = time.Second
+	// probeKeys is how many aggregates are tried while the broker is away.
+	probeKeys = 8
+)
+
+// loopState is what the loop remembers between passes.
+type loopState struct {
+	failures int // passes in a row that the database failed
+	outage   int // passes in a row in which nothing was published and nothing could be charged
+	probe    int // rotates the aggregates that are tried during an outage
+	nextDue  time.Time
+	nextHeld time.Time
+}
+
+// passResult says how the loop goes on.
+type passResult struct {
+	found     int
+	published int
+}
+
+// loop makes passes until ctx ends and waits in between. work outlives ctx.
+func (r *Relay) loop(ctx, work context.Context) {
+	p := newPacer(r.config.MinPoll, r.config.MaxPoll)
+	if r.wake != nil {
+		sub := r.wake.Subscribe()
+		defer sub.Close()
+		p.committed, p.pending = sub.Committed(), sub.Pending()
+	}
+	var st loopState
+	for ctx.Err() == nil && work.Err() == nil {
+		res, err := r.pass(ctx, work, &st)
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				r.log(ctx, slog.LevelError, "relay pass failed; it goes on", err)
+			}
+			st.failures++
+			sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, st.failures))
+		case st.outage > 0:
+			st.failures = 0
+			sleep(ctx, backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage))
+		default:
+			st.failures = 0
+			p.wait(ctx, res.found > 0)
+		}
+	}
+}
+
+// pass reads one page, publishes it and records the outcomes. It is the loop's one
+// step, and everything that changes hands between relays does so at its begin.
+func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, error) {
+	if err := r.leases.balance(work, r.reader.low); err != nil {
+		return passResult{}, err
+	}
+	owned := r.leases.current()
+	if len(owned) == 0 {
+		return passResult{}, nil
+	}
+	p, err := r.reader.read(ctx, owned, r.config.BatchSize)
+	if err != nil {
+		return passResult{}, err
+	}
+	items := p.items
+	var decisions []decision
+	if now := time.Now(); !now.Before(st.nextDue) {
+		due, err := r.store.due(ctx, owned, r.config.BatchSize)
+		if err != nil {
+			return passResult{}, err
+		}
+		items = append(due, items...)
+		st.nextDue = now.Add(duePause)
+	}
+	if now := time.Now(); !now.Before(st.nextHeld) {
+		if decisions, err = r.abandoned(ctx, owned); err != nil {
+			return passResult{}, err
+		}
+		st.nextHeld = now.Add(r.config.Lease / 3)
+	}
+	if st.outage > 0 {
+		items = st.probes(items)
+	}
+	outcomes := r.sender.send(work, ctx.Done(), items)
+	decided, done := r.decide(ctx, st, outcomes)
+	decisions = append(decisions, decided...)
+	var s settlement
+	if len(decisions) > 0 {
+		// Recorded even if work has ended meanwhile: what is published must not be published again.
+		end, cancel := context.WithTimeout(context.WithoutCancel(work), r.config.ShutdownTimeout)
+		defer cancel()
+		if s, err = r.settle(end, owned, decisions); err != nil {
+			return passResult{}, err
+		}
+		r.leases.drop(s.lost)
+	}
+	r.reader.settled(p, s)
+	return passResult{found: len(items), published: done}, nil
+}
+
+// settleTries is how often outcomes are offered to the database before the relay gives up and, with
+// its leases run out or its next pass, publishes the events again.
+const settleTries = 5
+
+// settle records decisions, again if the database fails: a lost settlement means duplicates.
+func (r *Relay) settle(ctx context.Context, owned []lease, decisions []decision) (settlement, error) {
+	for n := 1; ; n++ {
+		s, err := r.settler.settle(ctx, owned, decisions)
+		if err == nil || n == settleTries {
+			return s, err
+		}
+		r.log(ctx, slog.LevelError, "relay could not record what it published and tries again", err)
+		if !sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, n)) {
+			return s, err
+		}
+	}
+}
+
+// abandoned decides to release aggregates whose head is not pending any more.
+func (r *Relay) abandoned(ctx context.Context, owned []lease) ([]decision, error) {
+	orphans, err := r.store.orphans(ctx, owned)
+	if err != nil {
+		return nil, err
+	}
+	var out []decision
+	for i := range orphans {
+		out = append(out, decision{item: &orphans[i], verdict: release})
+	}
+	return out, nil
+}
+
+// decide turns outcomes into what is recorded, and notices an outage.
+func (r *Relay) decide(ctx context.Context, st *loopState, outcomes []outcome) (decisions []decision, done int) {
+	uncharged := 0
+	var last error
+	for _, o := range outcomes {
+		if o.err == nil {
+			decisions = append(decisions, decision{item: o.item, verdict: published})
+			done++
+			continue
+		}
+		d, charged := r.judge(o)
+		if !charged {
+			uncharged++
+			last = o.err
+			continue
+		}
+		decisions = append(decisions, d)
+		r.config.Logger.LogAttrs(ctx, slog.LevelWarn, "relay could not publish an event",
+			slog.String("relay", r.config.ID), slog.String("event_id", o.item.ID.String()), slog.String("event_type", o.item.EventType),
+			slog.String("aggregate_type", o.item.AggregateType), slog.Int("attempts", o.item.Attempts+1),
+			slog.Bool("parked", d.verdict == park), slog.Any("error", o.err))
+	}
+	switch {
+	case done > 0:
+		st.outage = 0
+	case uncharged > 0:
+		st.outage++
+		r.log(ctx, slog.LevelWarn, "relay publishes nothing; nothing is charged to the events while the broker seems away", last)
+	}
+	return decisions, done
+}
+
+// judge says what becomes of a failed attempt, and whether it is charged to the event.
+func (r *Relay) judge(o outcome) (d decision, charged bool) {
+	d = decision{item: o.item, verdict: retryLater, err: errorText(o.err), policy: r.config.Park}
+	attempts := o.item.Attempts + 1
+	switch r.classify(o.err) {
+	case Outage:
+		return d, false
+	case Permanent:
+		d.verdict = park
+	case Retryable:
+	default:
+		if !o.others {
+			return d, false
+		}
+	}
+	if attempts >= r.config.MaxAttempts {
+		d.verdict = park
+	}
+	if d.verdict == park && r.config.Park == Block {
+		d.verdict, d.after = retryLater, r.config.MaxBackoff
+		return d, true
+	}
+	d.after = backoff(r.config.MinBackoff, r.config.MaxBackoff, attempts)
+	return d, true
+}
+
+// classify asks the config; what no broker can mend is permanent by itself.
+func (r *Relay) classify(err error) (class Class) {
+	defer func() {
+		if recover() != nil {
+			class = Unknown // a panic of Classify is no news about the event
+		}
+	}()
+	if isUnreadable(err) {
+		return Permanent
+	}
+	return r.config.Classify(err)
+}
+
+// probes chooses the heads of a few aggregates, other ones each time.
+func (st *loopState) probes(items []item) []item {
+	lanes := byKey(items)
+	n := min(probeKeys, len(lanes))
+	out := make([]item, 0, n)
+	for i := range n {
+		out = append(out, *lanes[(st.probe+i)%len(lanes)][0])
+	}
+	st.probe += n
+	return out
+}

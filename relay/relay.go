@@ -1,0 +1,174 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+// Relay publishes the events of one outbox. Any number of relays, in any number of
+// processes, may share the tables.
+type Relay struct {
+	config  Config
+	db      *gorm.DB
+	store   *store
+	reader  reader
+	sender  sender
+	settler settler
+	leases  *leases
+	lanes   *lanes
+	wake    *gormoutbox.Plugin // nil without a plugin on db
+	started atomic.Bool
+}
+
+// New returns a relay for the outbox in db. It makes no connection and starts
+// nothing. The publisher stays the caller's and is not closed. If the plugin of
+// package gormoutbox is registered on db, saves in this process wake the relay.
+//
+// All mistakes are returned together, as *ConfigError.
+func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error) {
+	config = config.withDefaults()
+	errs := []error{config.validate()}
+	if publisher == nil {
+		errs = append(errs, &ConfigError{"publisher", "it is nil", "pass a Watermill publisher"})
+	}
+	d, err := dialect.For(db)
+	if err != nil {
+		errs = append(errs, &ConfigError{"db", err.Error(), "pass an open *gorm.DB of a supported database"})
+		return nil, errors.Join(errs...)
+	}
+	plugin, err := gormoutbox.On(db)
+	if err != nil && !errors.Is(err, gormoutbox.ErrNotRegistered) && config.Table == "" {
+		errs = append(errs, &ConfigError{"Table", err.Error(), "say which table this relay is for"})
+	}
+	if config.Table == "" && plugin != nil {
+		config.Table = plugin.Tables().Events
+	}
+	pool, err := db.DB()
+	if err != nil {
+		errs = append(errs, &ConfigError{"db", err.Error(), "pass an open *gorm.DB"})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	tables := gormoutbox.TablesFor(config.Table)
+	config.Table = tables.Events
+	s := newStore(pool, d, tables)
+	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin}
+	r.leases = newLeases(s, config.ID, config.Lease)
+	r.lanes = &lanes{publisher: publisher, workers: config.Lanes, valid: r.leases.valid}
+	r.sender = r.lanes
+	switch d.Name() {
+	case "postgres":
+		r.reader = newPostgresReader(s)
+	case "mysql":
+		r.reader = newMySQLReader(s, tables, config.SettleWindow)
+	default:
+		r.reader = newSQLiteReader(s)
+	}
+	return r, nil
+}
+
+// Run publishes until ctx ends. It then reads no more events, waits for the
+// publishes in flight up to Config.ShutdownTimeout, records what they did, gives its
+// partitions back and returns nil. No goroutine of the relay is left, except those
+// whose Publish does not return, in which case the error is ErrShutdownTimeout.
+//
+// A database or broker that is away does not end Run: it waits and goes on. Run
+// returns at once with a *gormoutbox.SchemaError if the tables are not what it needs, and
+// with ErrRunning if it was called before.
+func (r *Relay) Run(ctx context.Context) error {
+	if !r.started.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	if err := r.check(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	// Work goes on for a while when ctx has ended.
+	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	timer := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(r.config.ShutdownTimeout, giveUp)
+		context.AfterFunc(work, func() { t.Stop() })
+	})
+	defer timer()
+
+	beat, stopBeat := context.WithCancel(work)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.heartbeat(beat) })
+
+	r.loop(ctx, work)
+
+	stopBeat()
+	wg.Wait()
+	timedOut := work.Err() != nil
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.ShutdownTimeout)
+	defer cancel()
+	if err := r.leases.release(end, r.reader.low); err != nil {
+		r.log(ctx, slog.LevelWarn, "relay could not give back its partitions; they are free when the lease has run out", err)
+	}
+	if timedOut {
+		return ErrShutdownTimeout
+	}
+	return nil
+}
+
+// check waits for the database and compares the schema.
+func (r *Relay) check(ctx context.Context) error {
+	for n := 1; ; n++ {
+		err := gormoutbox.CheckTable(ctx, r.db, r.config.Table)
+		var schema *gormoutbox.SchemaError
+		var config *gormoutbox.ConfigError
+		if err == nil || errors.As(err, &schema) || errors.As(err, &config) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.log(ctx, slog.LevelError, "relay can't check its tables and tries again", err)
+		if !sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, n)) {
+			return nil
+		}
+	}
+}
+
+// heartbeat renews the leases while the loop may be waiting for a publisher.
+func (r *Relay) heartbeat(ctx context.Context) {
+	for sleep(ctx, r.config.Lease/3) {
+		c, cancel := context.WithTimeout(ctx, r.config.Lease)
+		err := r.leases.renew(c)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			r.log(ctx, slog.LevelError, "relay could not renew its leases", err)
+		}
+	}
+}
+
+func (r *Relay) log(ctx context.Context, level slog.Level, msg string, err error) {
+	r.config.Logger.LogAttrs(ctx, level, msg, slog.String("relay", r.config.ID), slog.String("table", r.config.Table), slog.Any("error", err))
+}
+
+// sleep waits for d and says whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// String names the relay.
+func (r *Relay) String() string { return fmt.Sprintf("relay %s of %s", r.config.ID, r.config.Table) }

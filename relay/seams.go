@@ -1,0 +1,106 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
+)
+
+// The three seams: what to publish next, publishing it, and recording what
+// happened. The loop knows nothing else about databases and publishers.
+
+// reader finds the events to publish next.
+type reader interface {
+	// read returns pending events of the leased partitions; events of one aggregate are in order and
+	// none is missing before one that is returned.
+	read(ctx context.Context, leases []lease, limit int) (page, error)
+	// settled tells what became of a page, so that the next read may begin later.
+	settled(p page, s settlement)
+	// low is where the next read of a partition begins, to be saved for its next owner.
+	low(part int) int64
+}
+
+// sender publishes events, in order within each aggregate.
+type sender interface {
+	// send returns one outcome for each event that was attempted. It stops an
+	// aggregate at its first failure, and everything when stop is done.
+	send(ctx context.Context, stop <-chan struct{}, items []item) []outcome
+}
+
+// settler records outcomes.
+type settler interface {
+	settle(ctx context.Context, leases []lease, outcomes []decision) (settlement, error)
+}
+
+// item is an event to publish.
+type item struct {
+	gormoutbox.Record
+	// head says that the aggregate is held because of this event, which is due now.
+	head bool
+}
+
+// key identifies the aggregate; events without one are keys by themselves.
+func (it *item) key() laneKey {
+	if it.AggregateType == "" {
+		return laneKey{id: it.ID.String()}
+	}
+	return laneKey{it.AggregateType, it.AggregateID}
+}
+
+type laneKey struct{ aggregateType, id string }
+
+// page is what one read found.
+type page struct {
+	items []item
+	// covered has for each partition read the number up to which it was read completely.
+	covered map[int]int64
+	// horizon is the reader's own: what it knew about transactions in flight when it read.
+	horizon int64
+	bounds  map[int]int64
+}
+
+// outcome is what became of one attempt.
+type outcome struct {
+	item *item
+	err  error
+	// others says that another aggregate was published since the attempt began.
+	others bool
+	took   time.Duration
+}
+
+// verdict is what is done about an outcome.
+type verdict int
+
+const (
+	published verdict = iota
+	retryLater
+	park
+	// release lets an aggregate go on whose head was settled or deleted by somebody else.
+	release
+)
+
+// decision is an outcome with what is done about it.
+type decision struct {
+	item    *item
+	verdict verdict
+	// after is the pause before the next attempt.
+	after time.Duration
+	err   string
+	// policy says how to park.
+	policy ParkPolicy
+}
+
+// settlement is what was recorded.
+type settlement struct {
+	// stamp orders this settlement among transactions (PostgreSQL).
+	stamp int64
+	// done are the numbers that are settled or held now.
+	done map[int64]bool
+	// held has the aggregates that wait now; events behind their heads count as dealt with.
+	held map[laneKey]bool
+	// released has the partitions of keys that go on now, with the number from which to read again.
+	released map[int]int64
+	// lost are partitions whose lease was lost before the outcomes could be recorded.
+	lost []int
+}

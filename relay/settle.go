@@ -1,0 +1,192 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+var _ settler = (*store)(nil)
+
+// maxError is how many bytes of an error are kept with the event.
+const maxError = 2000
+
+// settle implements settler. Published events take one statement; anything else a
+// transaction that first locks the partitions' rows, so that a relay which has
+// lost its lease records nothing about keys that others have gone on with.
+func (s *store) settle(ctx context.Context, leases []lease, decisions []decision) (settlement, error) {
+	out := settlement{done: make(map[int64]bool, len(decisions)), held: map[laneKey]bool{}, released: map[int]int64{}}
+	simple := true
+	items := make([]*item, len(decisions))
+	for i, d := range decisions {
+		simple = simple && d.verdict == published && !d.item.head
+		items[i] = d.item
+	}
+	var err error
+	if simple {
+		err = s.settlePublished(ctx, s.db, leases, items, &out)
+	} else {
+		err = s.settleAll(ctx, leases, decisions, &out)
+	}
+	if err != nil {
+		return settlement{}, fmt.Errorf("settling: %w", err)
+	}
+	return out, nil
+}
+
+// settlePublished marks events as published, if their partition is still ours.
+func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, items []*item, out *settlement) error {
+	if len(items) == 0 {
+		return nil
+	}
+	seqs, parts := make([]int64, len(items)), make([]int64, len(items))
+	for i, it := range items {
+		seqs[i], parts[i] = it.Seq, int64(it.Part)
+		out.done[it.Seq] = true
+	}
+	set := " SET processed_at = " + s.dialect.Now() + ", available_at = NULL, parked_at = NULL"
+	if s.dialect.Name() != "postgres" {
+		in, args := s.dialect.IntsIn("seq", seqs)
+		_, err := s.exec(ctx, q, "UPDATE "+s.events+set+" WHERE "+in+" AND part IN (SELECT part FROM "+s.partitions+
+			" WHERE "+tokensIn("token", leases)+")", args...)
+		return err
+	}
+	// The transaction's id is the stamp of the low marks, see postgresReader.
+	query := "WITH u AS (UPDATE " + s.events + " e" + set + " FROM unnest(?::int[], ?::bigint[]) AS k (part, seq), " + s.partitions +
+		" p WHERE e.part = k.part AND e.seq = k.seq AND p.part = k.part AND " + tokensIn("p.token", leases) + " RETURNING 1)" +
+		" SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
+	return s.query(ctx, q, query, []any{dialect.IntArray(parts), dialect.IntArray(seqs)}, func(rows *sql.Rows) error {
+		var n int64
+		return rows.Scan(&n, &out.stamp)
+	})
+}
+
+// settleAll records a mixture of outcomes in one transaction.
+func (s *store) settleAll(ctx context.Context, leases []lease, decisions []decision, out *settlement) error {
+	s.leaseMu.Lock()
+	defer s.leaseMu.Unlock()
+	return s.transaction(ctx, func(tx *sql.Tx) error {
+		ours, err := s.lockPartitions(ctx, tx, leases)
+		if err != nil {
+			return err
+		}
+		var done []*item
+		for _, d := range decisions {
+			if !ours[d.item.Part] {
+				if !slices.Contains(out.lost, d.item.Part) {
+					out.lost = append(out.lost, d.item.Part)
+				}
+				continue
+			}
+			switch d.verdict {
+			case published:
+				done = append(done, d.item)
+				if d.item.head {
+					err = s.releaseKey(ctx, tx, d.item, out)
+				}
+			case release:
+				err = s.releaseKey(ctx, tx, d.item, out)
+			default:
+				err = s.recordFailure(ctx, tx, d, out)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return s.settlePublished(ctx, tx, leases, done, out)
+	})
+}
+
+// lockPartitions locks the rows of our partitions and says which are still ours.
+func (s *store) lockPartitions(ctx context.Context, tx *sql.Tx, leases []lease) (map[int]bool, error) {
+	ours := make(map[int]bool, len(leases))
+	in, args := s.partsIn("part", leases)
+	query := "SELECT part FROM " + s.partitions + " WHERE " + in + " AND " + tokensIn("token", leases) + " ORDER BY part" + s.dialect.ForUpdate()
+	err := s.query(ctx, tx, query, args, func(rows *sql.Rows) error {
+		var part int
+		err := rows.Scan(&part)
+		ours[part] = true
+		return err
+	})
+	return ours, err
+}
+
+// recordFailure charges an attempt and says what the event, or its aggregate, waits for.
+func (s *store) recordFailure(ctx context.Context, tx *sql.Tx, d decision, out *settlement) error {
+	it := d.item
+	set := "attempts = attempts + 1, last_error = ?"
+	alone := it.AggregateType == ""
+	switch {
+	case d.verdict == park:
+		set += ", parked_at = " + s.dialect.Now()
+	case alone:
+		// Nothing waits behind it, so the delay of the event is enough.
+		set += ", parked_at = NULL, available_at = " + s.dialect.NowPlus(d.after)
+	default:
+		set += ", parked_at = NULL"
+	}
+	if _, err := s.exec(ctx, tx, "UPDATE "+s.events+" SET "+set+" WHERE part = ? AND seq = ?", d.err, it.Part, it.Seq); err != nil {
+		return err
+	}
+	out.done[it.Seq] = true
+	switch {
+	case alone:
+		return nil
+	case d.verdict == park && d.policy == ParkEvent:
+		if it.head {
+			return s.releaseKey(ctx, tx, it, out)
+		}
+		return nil
+	case d.verdict == park:
+		return s.hold(ctx, tx, it, "NULL", "parked: "+d.err, out)
+	default:
+		return s.hold(ctx, tx, it, s.dialect.NowPlus(d.after), "retry: "+d.err, out)
+	}
+}
+
+// hold makes the aggregate wait. Events behind are not read any more and count as dealt with:
+// when the key is released, reading begins at the held event again.
+func (s *store) hold(ctx context.Context, tx *sql.Tx, it *item, until, reason string, out *settlement) error {
+	out.held[it.key()] = true
+	n, err := s.exec(ctx, tx, "UPDATE "+s.held+" SET until = "+until+", reason = ?, request = '', seq = ? WHERE aggregate_type = ? AND aggregate_id = ?",
+		reason, it.Seq, it.AggregateType, it.AggregateID)
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = s.exec(ctx, tx, "INSERT INTO "+s.held+" (aggregate_type, aggregate_id, part, seq, until, reason) VALUES (?, ?, ?, ?, "+until+", ?)",
+		it.AggregateType, it.AggregateID, it.Part, it.Seq, reason)
+	return err
+}
+
+// releaseKey lets the aggregate go on behind its head. The saved low mark falls back
+// to it in the same transaction, so that nothing behind is passed over.
+func (s *store) releaseKey(ctx context.Context, tx *sql.Tx, it *item, out *settlement) error {
+	if _, err := s.exec(ctx, tx, "UPDATE "+s.partitions+" SET low = ? WHERE part = ? AND low > ?", it.Seq-1, it.Part, it.Seq-1); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, tx, "DELETE FROM "+s.held+" WHERE aggregate_type = ? AND aggregate_id = ?", it.AggregateType, it.AggregateID); err != nil {
+		return err
+	}
+	if at, ok := out.released[it.Part]; !ok || it.Seq < at {
+		out.released[it.Part] = it.Seq
+	}
+	return nil
+}
+
+// errorText is what is kept of an error.
+func errorText(err error) string {
+	s := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "\uFFFD")
+	if len(s) <= maxError {
+		return s
+	}
+	s = s[:maxError]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
