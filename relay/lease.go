@@ -235,18 +235,15 @@ func (s *store) share(ctx context.Context) (share int, err error) {
 // claim takes up to n partitions that nobody owns, under a new token.
 func (s *store) claim(ctx context.Context, owner string, n int, ttl time.Duration) (out []lease, err error) {
 	token := uuid.NewString()
-	free := "expires_at IS NULL OR expires_at < " + s.dialect.Now()
-	update := "UPDATE " + s.partitions + " SET owner = ?, token = ?, expires_at = " + s.dialect.NowPlus(ttl) + " WHERE "
-	args := []any{owner, token, n}
+	find := "SELECT part FROM " + s.partitions + " WHERE expires_at IS NULL OR expires_at < " + s.dialect.Now() + " ORDER BY part LIMIT ?" + s.dialect.SkipLocked()
+	take := "UPDATE " + s.partitions + " SET owner = ?, token = ?, expires_at = " + s.dialect.NowPlus(ttl) + " WHERE "
 	if s.dialect.Name() == "mysql" {
-		update += free + " ORDER BY part LIMIT ?"
+		err = s.transaction(ctx, func(tx *sql.Tx) error { return s.claimFound(ctx, tx, find, take, owner, token, n) })
 	} else {
 		// MATERIALIZED: a plan that runs the locking subquery twice would take more than n.
-		update = "WITH f AS MATERIALIZED (SELECT part FROM " + s.partitions + " WHERE " + free + " ORDER BY part LIMIT ?" + s.dialect.SkipLocked() + ") " +
-			update + "part IN (SELECT part FROM f)"
-		args = []any{n, owner, token}
+		_, err = s.exec(ctx, s.db, "WITH f AS MATERIALIZED ("+find+") "+take+"part IN (SELECT part FROM f)", n, owner, token)
 	}
-	if _, err := s.exec(ctx, s.db, update, args...); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	err = s.query(ctx, s.db, "SELECT part, low FROM "+s.partitions+" WHERE token = ? ORDER BY part", []any{token}, func(rows *sql.Rows) error {
@@ -256,6 +253,23 @@ func (s *store) claim(ctx context.Context, owner string, n int, ttl time.Duratio
 		return err
 	})
 	return out, err
+}
+
+// claimFound is claim for MySQL, whose UPDATE takes no locking subquery on the same table.
+func (s *store) claimFound(ctx context.Context, tx *sql.Tx, find, take, owner, token string, n int) error {
+	var parts []int64
+	err := s.query(ctx, tx, find, []any{n}, func(rows *sql.Rows) error {
+		var part int64
+		err := rows.Scan(&part)
+		parts = append(parts, part)
+		return err
+	})
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	in, args := s.dialect.IntsIn("part", parts)
+	_, err = s.exec(ctx, tx, take+in, append([]any{owner, token}, args...)...)
+	return err
 }
 
 // renew prolongs the leases that are still ours and says which are.

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/gormoutbox/outbox/gormoutbox"
-	"github.com/gormoutbox/outbox/internal/dialect"
 )
 
 // mysqlReader reads all partitions by number. Which transactions are in flight
@@ -19,7 +16,6 @@ import (
 type mysqlReader struct {
 	*store
 	*marks
-	hint   string
 	window time.Duration
 	now    func() time.Time
 	start  time.Time
@@ -32,12 +28,8 @@ const maxInFlight = 10_000
 // lookEvery is the pause between two such looks.
 const lookEvery = 500 * time.Millisecond
 
-func newMySQLReader(s *store, t gormoutbox.Tables, window time.Duration) *mysqlReader {
-	_, events := dialect.SplitName(t.Events)
-	return &mysqlReader{
-		store: s, marks: newMarks(), window: window, now: time.Now, start: time.Now(),
-		hint: " FORCE INDEX (" + s.dialect.Quote(events+"_seq") + ")",
-	}
+func newMySQLReader(s *store, window time.Duration) *mysqlReader {
+	return &mysqlReader{store: s, marks: newMarks(), window: window, now: time.Now, start: time.Now()}
 }
 
 // stamp is the time since the start in microseconds, never 0.
@@ -60,7 +52,7 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 	} else {
 		p.horizon = math.MinInt64 // not looked at, nothing advances
 	}
-	return p, r.readBySeq(ctx, r.marks, r.hint, leases, limit, &p)
+	return p, r.readBySeq(ctx, r.marks, leases, limit, &p)
 }
 
 // settled implements reader.
@@ -124,7 +116,7 @@ func (r *mysqlReader) uncommitted(ctx context.Context, low, high int64) (seen []
 			err = errors.Join(err, e)
 		}
 	}()
-	query := "SELECT e.seq FROM " + r.events + " e" + r.hint + " WHERE e.seq > ? AND e.seq <= ? AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
+	query := "SELECT e.seq FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ? AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
 	err = r.store.query(ctx, tx, query, []any{low, high, maxInFlight}, func(rows *sql.Rows) error {
 		var seq int64
 		err := rows.Scan(&seq)

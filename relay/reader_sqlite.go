@@ -19,7 +19,7 @@ func newSQLiteReader(s *store) *sqliteReader { return &sqliteReader{store: s, ma
 func (r *sqliteReader) read(ctx context.Context, leases []lease, limit int) (page, error) {
 	r.keep(leases)
 	p := page{covered: make(map[int]int64, len(leases)), horizon: math.MaxInt64}
-	return p, r.readBySeq(ctx, r.marks, "", leases, limit, &p)
+	return p, r.readBySeq(ctx, r.marks, leases, limit, &p)
 }
 
 // settled implements reader.
@@ -31,9 +31,9 @@ func (r *sqliteReader) settled(p page, s settlement) {
 }
 
 // readBySeq reads the leased partitions together in the order of their numbers, from their least mark.
-func (s *store) readBySeq(ctx context.Context, m *marks, hint string, leases []lease, limit int, p *page) error {
+func (s *store) readBySeq(ctx context.Context, m *marks, leases []lease, limit int, p *page) error {
 	in, args := s.partsIn("e.part", leases)
-	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + hint + " WHERE e.seq > ? AND " + in + " AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
+	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND " + in + " AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
 	args = append([]any{m.minLow()}, args...)
 	if err := s.scanItems(ctx, query, append(args, limit), &p.items); err != nil {
 		return fmt.Errorf("reading events: %w", err)

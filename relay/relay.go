@@ -72,7 +72,7 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	case "postgres":
 		r.reader = newPostgresReader(s)
 	case "mysql":
-		r.reader = newMySQLReader(s, tables, config.SettleWindow)
+		r.reader = newMySQLReader(s, config.SettleWindow)
 	default:
 		r.reader = newSQLiteReader(s)
 	}

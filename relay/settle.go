@@ -18,7 +18,8 @@ const maxError = 2000
 
 // settle implements settler. Published events take one statement; anything else a
 // transaction that first locks the partitions' rows, so that a relay which has
-// lost its lease records nothing about keys that others have gone on with.
+// lost its lease records nothing about keys that others have gone on with. MySQL and MariaDB always take
+// the transaction: at their default isolation an UPDATE locks gaps, and writers would run into them.
 func (s *store) settle(ctx context.Context, leases []lease, decisions []decision) (settlement, error) {
 	out := settlement{done: make(map[int64]bool, len(decisions)), held: map[laneKey]bool{}, released: map[int]int64{}}
 	simple := true
@@ -28,7 +29,7 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 		items[i] = d.item
 	}
 	var err error
-	if simple {
+	if simple && s.dialect.Name() != "mysql" {
 		err = s.settlePublished(ctx, s.db, leases, items, &out)
 	} else {
 		err = s.settleAll(ctx, leases, decisions, &out)
@@ -52,8 +53,11 @@ func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, i
 	set := " SET processed_at = " + s.dialect.Now() + ", available_at = NULL, parked_at = NULL"
 	if s.dialect.Name() != "postgres" {
 		in, args := s.dialect.IntsIn("seq", seqs)
-		_, err := s.exec(ctx, q, "UPDATE "+s.events+set+" WHERE "+in+" AND part IN (SELECT part FROM "+s.partitions+
-			" WHERE "+tokensIn("token", leases)+")", args...)
+		where := " WHERE " + in
+		if s.dialect.Name() == "sqlite" {
+			where += " AND part IN (SELECT part FROM " + s.partitions + " WHERE " + tokensIn("token", leases) + ")"
+		}
+		_, err := s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+set+where, args...)
 		return err
 	}
 	// The transaction's id is the stamp of the low marks, see postgresReader.
@@ -106,7 +110,14 @@ func (s *store) settleAll(ctx context.Context, leases []lease, decisions []decis
 func (s *store) lockPartitions(ctx context.Context, tx *sql.Tx, leases []lease) (map[int]bool, error) {
 	ours := make(map[int]bool, len(leases))
 	in, args := s.partsIn("part", leases)
-	query := "SELECT part FROM " + s.partitions + " WHERE " + in + " AND " + tokensIn("token", leases) + " ORDER BY part" + s.dialect.ForUpdate()
+	where := " WHERE " + in + " AND " + tokensIn("token", leases)
+	if s.dialect.Name() == "sqlite" {
+		// A write first: a transaction that has read can't become a writer behind another one.
+		if _, err := s.exec(ctx, tx, "UPDATE "+s.partitions+" SET low = low"+where, args...); err != nil {
+			return nil, err
+		}
+	}
+	query := "SELECT part FROM " + s.partitions + where + " ORDER BY part" + s.dialect.ForUpdate()
 	err := s.query(ctx, tx, query, args, func(rows *sql.Rows) error {
 		var part int
 		err := rows.Scan(&part)

@@ -23,15 +23,22 @@ type store struct {
 	dialect dialect.Dialect
 	// Quoted names.
 	events, partitions, held, relays string
+	// bySeq is the hint for MySQL to find events by number.
+	bySeq string
 	// leaseMu keeps renewals and settlements, which lock rows of the same table, from locking each other out.
 	leaseMu sync.Mutex
 }
 
 func newStore(db *sql.DB, d dialect.Dialect, t gormoutbox.Tables) *store {
-	return &store{
+	s := &store{
 		db: db, dialect: d,
 		events: d.Quote(t.Events), partitions: d.Quote(t.Partitions), held: d.Quote(t.Held), relays: d.Quote(t.Relays),
 	}
+	if d.Name() == "mysql" {
+		_, events := dialect.SplitName(t.Events)
+		s.bySeq = " FORCE INDEX (" + d.Quote(events+"_seq") + ")"
+	}
+	return s
 }
 
 // execer is what a statement needs: the pool or a transaction.
