@@ -1,0 +1,95 @@
+# make help tells what there is. On two cores one heavy job at a time is
+# fastest, so targets do not run side by side, not even with -j.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# What test, bench and fuzz work on, and further flags for go test:
+#   make test PKG=./relay/... ARGS='-run TestOrder -v'
+PKG  ?= ./...
+ARGS ?=
+
+FUZZTIME ?= 60s
+
+# Not empty: the check for known vulnerabilities fails where their database is
+# out of reach, instead of saying so and going on.
+VULN_REQUIRED ?=
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOVULNCHECK_VERSION   := v1.9.0
+
+# The version is in the path, so another one is another file.
+TOOLS         := $(CURDIR)/.tools
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+GOVULNCHECK   := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
+
+SERVICES := go run ./internal/testenv/services
+# Two steps, because eval "$(…)" succeeds also when the command fails.
+WITH_SERVICES = exports="$$($(SERVICES) start)"; eval "$$exports";
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: services
+services: ## Start PostgreSQL, MariaDB and Kafka (as root, installs what is missing)
+	@$(SERVICES) start
+
+.PHONY: services-stop
+services-stop: ## Stop them; their data stays
+	@$(SERVICES) stop
+
+.PHONY: test
+test: ## Run the tests with the race detector, on real servers (PKG=, ARGS=)
+	@$(WITH_SERVICES) go test -race -timeout 20m $(ARGS) $(PKG)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check the format, go vet, golangci-lint
+	@unformatted="$$(gofmt -l .)"; \
+	if [[ -n $$unformatted ]]; then printf 'not formatted:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	go vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## Look for known vulnerabilities in what we call
+	@code=0; output="$$($(GOVULNCHECK) -test ./... 2>&1)" || code=$$?; \
+	printf '%s\n' "$$output"; \
+	if [[ $$code -eq 1 && $$output == *'fetching vulnerabilities: '* && -z "$(VULN_REQUIRED)" ]]; then \
+		echo 'vuln: NOT CHECKED, the database is out of reach (VULN_REQUIRED=1 makes this an error)' >&2; \
+	else exit $$code; fi
+
+.PHONY: bench
+bench: PKG := ./internal/bench/...
+bench: ## Run the benchmarks (ARGS=)
+	@$(WITH_SERVICES) go test -run '^$$' -bench . -benchmem -count 1 $(ARGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=)
+	@for package in $$(go list $(PKG)); do \
+		targets="$$(go test -list '^Fuzz' $$package)"; \
+		for target in $$(grep '^Fuzz' <<<"$$targets" || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(ARGS) $$package; \
+		done; \
+	done
+
+.PHONY: quickstart
+quickstart: ## Run the example of the README
+	go run ./examples/quickstart
+
+.PHONY: ci
+ci: ## All that CI runs; stops the servers at the end
+	@trap '$(SERVICES) stop' EXIT; \
+	$(MAKE) services; \
+	$(MAKE) lint; \
+	$(MAKE) vuln; \
+	$(MAKE) test; \
+	$(MAKE) quickstart
+
+$(GOLANGCI_LINT):
+	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+
+$(GOVULNCHECK):
+	GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
