@@ -1,0 +1,154 @@
+package dedup
+
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+// Defaults of Config.
+const (
+	DefaultTable         = "processed_events"
+	DefaultCommitTimeout = 30 * time.Second
+)
+
+// MaxKeyLength is the greatest length in bytes of a consumer's name and of a message id.
+const MaxKeyLength = 255
+
+// MessageIDFunc returns what identifies a message. It must return the same
+// text for every delivery of the message. Its errors go to the router, wrapped.
+type MessageIDFunc func(*message.Message) (string, error)
+
+// Config configures a Deduplicator. The zero value is ready to use.
+type Config struct {
+	// Consumer is the name under which messages are recorded: each consumer
+	// handles a message once. Set it if the handler may be renamed, since under a
+	// new name it would handle old messages again; but not if several handlers
+	// share the Deduplicator, or only one of them would see each message.
+	// At most 255 bytes. Defaults to the name of the router's handler.
+	Consumer string
+
+	// Table is the table of the records, schema-qualified if need be. At most 50
+	// bytes without the schema. Defaults to DefaultTable.
+	Table string
+
+	// MessageID says what identifies a message. At most 255 bytes of UTF-8, without
+	// NUL, compared byte by byte; an empty id is refused. Defaults to the message's UUID.
+	MessageID MessageIDFunc
+
+	// Isolation is the isolation level of the transaction. Serialization
+	// conflicts come back as errors, so that the message comes again. SQLite has only
+	// sql.LevelSerializable. Defaults to what the database has configured: READ
+	// COMMITTED on PostgreSQL, REPEATABLE READ on MySQL and MariaDB, where
+	// the snapshot is taken by the handler's first read, so after the wait for
+	// an earlier delivery of the same message.
+	Isolation sql.IsolationLevel
+
+	// CommitTimeout is how long the transaction may outlive the message's
+	// context, and how long a commit may take where the driver can interrupt it
+	// (go-sql-driver/mysql can't; set readTimeout in its DSN). A handler that
+	// returns nil later than that is rolled back and ErrCommitTimeout returned. It does
+	// not limit a handler whose message context is alive; for that there
+	// is Watermill's Timeout middleware. Defaults to DefaultCommitTimeout, which is also
+	// the time that a closing router waits for its handlers by default.
+	CommitTimeout time.Duration
+
+	// Logger receives duplicates (debug). Payloads are never logged. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Table = cmp.Or(c.Table, DefaultTable)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, DefaultCommitTimeout)
+	if c.MessageID == nil {
+		c.MessageID = func(msg *message.Message) (string, error) { return msg.UUID, nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// levels are the isolation levels that a Config may ask for, by dialect.
+var levels = map[string][]sql.IsolationLevel{
+	"postgres": {sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+	"mysql":    {sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+	"sqlite":   {sql.LevelDefault, sql.LevelSerializable},
+}
+
+// validate returns all that is wrong with db and a config with its defaults, joined.
+func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
+	var errs []error
+	fail := func(field, cause, cure string) {
+		errs = append(errs, &ConfigError{Field: field, Cause: cause, Cure: cure})
+	}
+
+	d, err := checkDB(db)
+	if err != nil {
+		errs = append(errs, err)
+	} else if !slices.Contains(levels[d.Name()], c.Isolation) {
+		fail("Isolation", fmt.Sprintf("%s is not available on %s", c.Isolation, d.Name()), "leave it out, or choose a level that the database has")
+	}
+	if c.Consumer != "" {
+		if err := checkKey(partConsumer, c.Consumer); err != nil {
+			fail("Consumer", fmt.Sprintf("the name is longer than %d bytes or not text", MaxKeyLength), "choose a short, printable name")
+		}
+	}
+	if err := checkTable(c.Table); err != nil {
+		errs = append(errs, err)
+	}
+	if c.CommitTimeout < 0 {
+		fail("CommitTimeout", fmt.Sprintf("%s is negative", c.CommitTimeout), "leave it out for "+DefaultCommitTimeout.String())
+	}
+	return d, errors.Join(errs...)
+}
+
+// checkDB refuses what no transaction can be begun on.
+func checkDB(db *gorm.DB) (dialect.Dialect, error) {
+	fail := func(cause, cure string) error { return &ConfigError{Field: "db", Cause: cause, Cure: cure} }
+	d, err := dialect.For(db)
+	if err != nil {
+		return nil, fail(err.Error(), "pass an open *gorm.DB of a supported database")
+	}
+	if db.Error != nil {
+		return nil, fail("it has an error: "+db.Error.Error(), "pass the *gorm.DB that gorm.Open returned")
+	}
+	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+		return nil, fail("it is a transaction", "pass the *gorm.DB that gorm.Open returned")
+	}
+	if db.DryRun {
+		return nil, fail("it is in DryRun mode", "pass a *gorm.DB that executes its statements")
+	}
+	return d, nil
+}
+
+// maxTable leaves room for the index's suffix below PostgreSQL's 63 bytes.
+const maxTable = 63 - len(suffixIndex)
+
+// checkTable refuses names that can't be quoted or would be cut by a database.
+func checkTable(name string) error {
+	schema, table := dialect.SplitName(name)
+	fail := func(cause, cure string) error { return &ConfigError{Field: "Table", Cause: cause, Cure: cure} }
+	switch {
+	case table == "" || strings.HasPrefix(name, "."):
+		return fail("a part of the name is empty", `write "table" or "schema.table"`)
+	case len(table) > maxTable || len(schema) > 63:
+		return fail(fmt.Sprintf("the name has more than %d bytes, or the schema more than 63", maxTable),
+			"shorten it; the name of an index is made from it")
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fail("the name has control characters or is not UTF-8", "use printable characters")
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package dedup
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
+)
+
+// Deduplicator runs handlers in a transaction that records the message. It is
+// safe for concurrent use, by any number of handlers and routers.
+type Deduplicator struct {
+	db     *gorm.DB
+	config Config
+	sql    statements
+	begin  []*sql.TxOptions
+
+	committed, duplicates, failed atomic.Uint64
+}
+
+// New returns a Deduplicator that begins its transactions on db. It does not
+// use the database yet; Check says at start whether the table is there. The
+// error joins a *ConfigError for each mistake.
+func New(db *gorm.DB, config Config) (*Deduplicator, error) {
+	config = config.withDefaults()
+	dialect, err := config.validate(db)
+	if err != nil {
+		return nil, err
+	}
+	d := &Deduplicator{
+		// NewDB: conditions and settings that db may carry are not for handlers.
+		db:     db.Session(&gorm.Session{NewDB: true, Context: context.Background()}),
+		config: config,
+		sql:    statementsFor(dialect, config.Table),
+	}
+	if config.Isolation != sql.LevelDefault {
+		d.begin = []*sql.TxOptions{{Isolation: config.Isolation}}
+	}
+	return d, nil
+}
+
+// Stats counts deliveries since New. To metrics outside of the middleware a
+// duplicate looks like a success.
+type Stats struct {
+	Committed  uint64 // handler and commit succeeded
+	Duplicates uint64 // handled before, handler not run
+	Failed     uint64 // an error was returned, or the handler panicked
+}
+
+// Stats returns the counts so far.
+func (d *Deduplicator) Stats() Stats {
+	return Stats{Committed: d.committed.Load(), Duplicates: d.duplicates.Load(), Failed: d.failed.Load()}
+}
+
+// Middleware wraps a handler so that its effects through Tx are committed once
+// for each message. It is a message.HandlerMiddleware:
+//
+//  1. A message that was handled before returns no message and no error, so it is acked.
+//  2. An error of the handler rolls back and is returned as it is.
+//  3. A panic of the handler rolls back and goes on.
+//  4. Messages that the handler returns roll back: *ProducedMessagesError.
+//  5. A message without a usable key returns a *KeyError before anything is begun.
+//  6. If the commit fails its error is returned. Whether it took effect may
+//     be unknown then, but the next delivery finds out.
+//  7. The message has its old context again on return, in all cases.
+//
+// The handler must not commit or roll back the transaction itself.
+func (d *Deduplicator) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		outcome := &d.failed // of a panic too
+		defer func() { outcome.Add(1) }()
+
+		duplicate, err := d.handle(msg, h)
+		switch {
+		case err != nil:
+			return nil, err
+		case duplicate:
+			outcome = &d.duplicates
+		default:
+			outcome = &d.committed
+		}
+		return nil, nil
+	}
+}
+
+var _ message.HandlerMiddleware = (*Deduplicator)(nil).Middleware

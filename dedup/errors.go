@@ -1,0 +1,126 @@
+package dedup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+var (
+	// ErrNoConsumer is returned for a message outside of a router when Config.Consumer is empty.
+	ErrNoConsumer = errors.New("dedup: no consumer name: set Config.Consumer, or run the handler in a Watermill router, whose handler's name is used")
+	// ErrNoMessageID is returned for a message without an id.
+	ErrNoMessageID = errors.New("dedup: the message has no id: let the producer set the UUID, or set Config.MessageID to find the id elsewhere")
+	// ErrKeyTooLong is returned for an id or a handler's name that the table can't hold.
+	ErrKeyTooLong = errors.New("dedup: more than " + strconv.Itoa(MaxKeyLength) + " bytes: hash it in Config.MessageID, or set Config.Consumer")
+	// ErrKeyText is returned for an id or a handler's name with NUL or invalid UTF-8.
+	ErrKeyText = errors.New("dedup: not text: it has NUL or invalid UTF-8; encode it in Config.MessageID, or set Config.Consumer")
+	// ErrNested is returned for a message that is being handled in a transaction already.
+	ErrNested = errors.New("dedup: the message is already in a transaction of dedup: the middleware is installed twice, " +
+		"on the router and on the handler for example; remove one")
+	// ErrProducedMessages is returned when the handler returned messages; see ProducedMessagesError.
+	ErrProducedMessages = errors.New("dedup: the handler returned messages")
+	// ErrNoMiddleware is the error of all calls on what Tx returned without a transaction; see NoMiddlewareError.
+	ErrNoMiddleware = errors.New("dedup: no transaction in this context")
+	// ErrCommitTimeout is returned when the message's context was done and the
+	// handler and the commit took longer than Config.CommitTimeout after that.
+	ErrCommitTimeout = errors.New("dedup: rolled back after Config.CommitTimeout")
+	// ErrNotRecorded is returned when the database neither inserted the record nor has it,
+	// because a trigger suppressed it for example. The handler did not run.
+	ErrNotRecorded = errors.New("dedup: the database did not insert the record, nor is it a duplicate")
+)
+
+// ConfigError is a mistake in Config. New joins all that it finds.
+type ConfigError struct {
+	// Field names the field of Config, or the parameter.
+	Field string
+	Cause string
+	Cure  string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("dedup: %s: %s; %s", e.Field, e.Cause, e.Cure)
+}
+
+// KeyError is a message that can't be recorded. Nothing was begun. Every
+// delivery of the message fails in the same way.
+type KeyError struct {
+	// Part is "consumer" or "message id".
+	Part  string
+	Value string
+	// Err is ErrNoConsumer, ErrNoMessageID, ErrKeyTooLong or ErrKeyText.
+	Err error
+}
+
+// Error implements error.
+func (e *KeyError) Error() string {
+	const shown = 64
+	if e.Value == "" {
+		return e.Err.Error()
+	}
+	if len(e.Value) > shown {
+		return fmt.Sprintf("%v (%s %q… of %d bytes)", e.Err, e.Part, e.Value[:shown], len(e.Value))
+	}
+	return fmt.Sprintf("%v (%s %q)", e.Err, e.Part, e.Value)
+}
+
+// Unwrap returns Err.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// ProducedMessagesError says that a handler returned messages, which the router
+// would publish after the commit: if that failed they were lost, since the next
+// delivery is a duplicate. The transaction was rolled back and nothing was
+// published. It is ErrProducedMessages.
+type ProducedMessagesError struct {
+	Consumer string
+	// Topic is where the router would have published, empty outside of a router.
+	Topic string
+	Count int
+}
+
+// Error implements error.
+func (e *ProducedMessagesError) Error() string {
+	return fmt.Sprintf("%v: consumer %q, %d for topic %q: they would be lost if publishing failed after the commit; "+
+		"write them to the outbox with gormoutbox.Append(dedup.Tx(ctx), …) and return none "+
+		"(a coming version does so by itself); rolled back", ErrProducedMessages, e.Consumer, e.Count, e.Topic)
+}
+
+// Unwrap returns ErrProducedMessages.
+func (e *ProducedMessagesError) Unwrap() error { return ErrProducedMessages }
+
+// NoMiddlewareError says that Tx was called with a context that no Middleware
+// has put a transaction into. It is ErrNoMiddleware.
+type NoMiddlewareError struct {
+	// Handler is the name of the router's handler, empty outside of a router.
+	Handler string
+}
+
+// Error implements error.
+func (e *NoMiddlewareError) Error() string {
+	where := "outside of a router"
+	if e.Handler != "" {
+		where = fmt.Sprintf("handler %q", e.Handler)
+	}
+	return fmt.Sprintf("%v: Deduplicator.Middleware did not run (%s); "+
+		"call router.AddMiddleware(d.Middleware) and give Tx the message's context or one made from it", ErrNoMiddleware, where)
+}
+
+// Unwrap returns ErrNoMiddleware.
+func (e *NoMiddlewareError) Unwrap() error { return ErrNoMiddleware }
+
+// SchemaError says how the table differs from what this version needs.
+type SchemaError struct {
+	// Problems has one entry for everything that is missing or wrong.
+	Problems []string
+
+	err error
+}
+
+// Error implements error.
+func (e *SchemaError) Error() string {
+	return "dedup: schema: " + e.err.Error() + "; run dedup.Migrate or apply the files of dedup.Migrations"
+}
+
+// Unwrap returns the error behind.
+func (e *SchemaError) Unwrap() error { return e.err }

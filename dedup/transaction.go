@@ -1,0 +1,119 @@
+package dedup
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// transaction is one transaction of the middleware. Its context is not the
+// message's: database/sql rolls back when the context of a transaction is
+// done, so work that a handler finished while its router was closing would be
+// lost. Instead:
+//
+//   - while it begins, the end of the message's context ends the wait for a connection;
+//   - afterwards the end of the message's context starts CommitTimeout;
+//   - so does the commit.
+type transaction struct {
+	db     *gorm.DB
+	key    key
+	logger *slog.Logger
+	limit  time.Duration
+
+	cause  func() error // why the transaction's context is done
+	cancel context.CancelCauseFunc
+	detach func() bool // from the message's context
+
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool
+}
+
+func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, error) {
+	if err := msgCtx.Err(); err != nil {
+		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, err)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(msgCtx))
+	release := context.AfterFunc(msgCtx, func() { cancel(context.Cause(msgCtx)) })
+	db := d.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(d.begin...)
+	alive := release()
+
+	t := &transaction{
+		db: db, key: k, logger: d.config.Logger, limit: d.config.CommitTimeout,
+		cause: func() error { return context.Cause(ctx) }, cancel: cancel, detach: func() bool { return true },
+	}
+	if err := db.Error; err != nil {
+		cancel(nil)
+		if msgErr := msgCtx.Err(); msgErr != nil {
+			err = msgErr
+		}
+		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, err)
+	}
+	if !alive { // the message's context ended just now and takes the transaction along
+		t.end(msgCtx)
+		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, msgCtx.Err())
+	}
+	t.detach = context.AfterFunc(msgCtx, t.arm)
+	return t, nil
+}
+
+// raw is the pool for prebuilt SQL. GORM's cache of prepared statements would
+// add round trips, and takes a lock that all transactions share.
+func (t *transaction) raw() gorm.ConnPool {
+	if prepared, ok := t.db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok {
+		return prepared.Tx
+	}
+	return t.db.Statement.ConnPool
+}
+
+// arm starts the time that the transaction has left, once.
+func (t *transaction) arm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer == nil && !t.ended {
+		t.timer = time.AfterFunc(t.limit, func() { t.cancel(ErrCommitTimeout) })
+	}
+}
+
+func (t *transaction) commit() error {
+	t.arm()
+	tx, ok := t.db.Statement.ConnPool.(gorm.TxCommitter)
+	if !ok {
+		return fmt.Errorf("dedup: committing %v: %w", t.key, gorm.ErrInvalidTransaction)
+	}
+	err := tx.Commit()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(t.cause(), ErrCommitTimeout):
+		// Without context.Canceled in the chain, for which routers log nothing.
+		return fmt.Errorf("%w: %v: %v", ErrCommitTimeout, t.key, err) //nolint:errorlint // see above
+	default:
+		return fmt.Errorf("dedup: committing %v: %w", t.key, err)
+	}
+}
+
+// end rolls back unless the transaction was committed, and gives everything back.
+func (t *transaction) end(ctx context.Context) {
+	t.detach()
+	if tx, ok := t.db.Statement.ConnPool.(gorm.TxCommitter); ok {
+		// After a lost connection the rollback fails, and the database has rolled back by itself.
+		if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+			t.logger.DebugContext(ctx, "rollback failed", slog.String("consumer", t.key.consumer),
+				slog.String("message_id", t.key.id), slog.Any("error", err))
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.cancel(nil)
+}
