@@ -24,7 +24,13 @@ var emitType = reflect.TypeFor[Emit]()
 func findTag(t reflect.Type) (tag string, found bool, err error) {
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Type == reflect.PointerTo(emitType) {
+			return "", true, &ConfigError{Field: t.String() + "." + f.Name, Cause: "it is a pointer to gormoutbox.Emit", Cure: "write gormoutbox.Emit"}
+		}
 		if f.Type != emitType {
+			if _, tagged := f.Tag.Lookup("outbox"); tagged && f.Name == "_" {
+				return "", true, &ConfigError{Field: t.String() + "._", Cause: "it has an outbox tag and is of type " + f.Type.String(), Cure: "give it the type gormoutbox.Emit"}
+			}
 			continue
 		}
 		if found {

@@ -13,7 +13,7 @@ import (
 //
 // If an event is invalid or can't be written, nothing is and the transaction is
 // rolled back, so that an ignored error can't commit the rest without its
-// events. Errors are *EventError, *SchemaError, ErrNotRegistered, or wrap the driver's.
+// events. In a session with DryRun nothing is written. Errors are *EventError, *SchemaError, ErrNotRegistered, or wrap the driver's.
 //
 // Order: events of one aggregate are published in commit order only if the
 // database serializes their writers. Change or lock the aggregate's row before.
@@ -37,11 +37,11 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 	if tx.Error != nil {
 		return fmt.Errorf("gormoutbox: append on a failed *gorm.DB: %w", tx.Error)
 	}
-	if len(events) == 0 {
+	if len(events) == 0 || tx.DryRun {
 		return nil
 	}
 	pool := tx.Statement.ConnPool
-	if _, ok := pool.(gorm.TxCommitter); !ok {
+	if _, ok := transactionOf(pool); !ok {
 		// NewDB: conditions that the caller may have put on tx are not ours.
 		session := tx.Session(&gorm.Session{NewDB: true, Context: tx.Statement.Context})
 		err := session.Transaction(func(inner *gorm.DB) error { return in.append(inner, events) })
@@ -57,13 +57,12 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 	return nil
 }
 
-func (in *instance) append(tx *gorm.DB, events []Event) (err error) {
+func (in *instance) append(tx *gorm.DB, events []Event) error {
+	return recovered(func() error { return in.appendRows(tx, events) })
+}
+
+func (in *instance) appendRows(tx *gorm.DB, events []Event) error {
 	ctx := tx.Statement.Context
-	defer func() {
-		if p := recover(); p != nil {
-			err = &ConfigError{Field: "Config", Cause: fmt.Sprintf("Topic or Headers panicked: %v", p), Cure: "mend the function"}
-		}
-	}()
 	rows := make([]row, len(events))
 	for i, e := range events {
 		r, err := e.toRow()

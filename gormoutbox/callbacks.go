@@ -20,8 +20,8 @@ var emitAnchors = map[string]anchor{
 	"delete": {"gorm:delete", "gorm:after_delete"},
 }
 
-// registerCallbacks puts four callbacks into each chain: begin (is it ours, can it be captured, is there a
-// transaction), check (what must be known before the write), emit, and end.
+// registerCallbacks puts four callbacks into each chain: begin (is it ours, does it bypass a model), check (can
+// it be captured, is there a transaction), emit, and end.
 func (in *instance) registerCallbacks(db *gorm.DB, emit map[string]anchor) error {
 	type registration struct {
 		step string
@@ -70,13 +70,17 @@ func (in *instance) registerCallbacks(db *gorm.DB, emit map[string]anchor) error
 type capture struct {
 	model *model
 	op    string
-	// base is the pool to go back to if the transaction is ours, else nil.
-	base gorm.ConnPool
+	// own is the transaction that plugins of this package opened, nil in GORM's or the user's.
+	own *ownTx
 	// keys are the primary keys known before the write, in the order of the user's values.
 	keys []rowKey
-	// auto says that the database makes the keys.
-	auto   bool
+	// upsert says that rows whose key was set may have been there before.
 	upsert bool
+	// silent says that the statement can't write a row, so there is no event.
+	silent bool
+	// before are rows that an upsert of some columns finds, by identity, and columns are those that it assigns.
+	before  map[string]rowValue
+	columns []string
 	// set says that we computed the SET clause and have to remove it.
 	set     bool
 	changed []string
@@ -85,21 +89,26 @@ type capture struct {
 	written int
 }
 
-type captureKey struct{ stmt *gorm.Statement }
+// captureKey has the instance in it, as several plugins may capture one statement.
+type captureKey struct {
+	in   *instance
+	stmt *gorm.Statement
+}
 
-func captureOf(db *gorm.DB) *capture {
-	c, ok := db.Statement.Settings.Load(captureKey{db.Statement})
+func (in *instance) captureOf(db *gorm.DB) *capture {
+	c, ok := db.Statement.Settings.Load(captureKey{in, db.Statement})
 	if !ok {
 		return nil
 	}
 	return c.(*capture)
 }
 
-// begin decides whether the statement is to be captured, refuses what can be
-// seen to be impossible before anything is written, and makes sure of a transaction.
+// begin decides whether the statement is to be captured, and refuses writes that bypass a model.
 func (in *instance) begin(op string) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		stmt := db.Statement
+		// A panic may have left one behind on a statement that is used again.
+		stmt.Settings.Delete(captureKey{in, stmt})
 		if db.Error != nil || db.DryRun || ignored(stmt.Context) {
 			return
 		}
@@ -112,29 +121,18 @@ func (in *instance) begin(op string) func(*gorm.DB) {
 			}
 		}
 		if m == nil {
-			if owner, ok := in.byTable.Load(stmt.Table); ok {
+			if owner := in.owners.of(stmt); owner != nil {
 				_ = db.AddError(&CaptureError{
 					Op: op, Model: modelName(stmt), Table: stmt.Table,
-					Cause: "the table belongs to the annotated model " + owner.(*model).name + " and the write bypasses it",
+					Cause: "the table belongs to the annotated model " + owner.name + " and the write bypasses it",
 					Cure:  "write through the model, or use gormoutbox.Ignore(ctx) to write without an event",
 				})
 			}
 			return
 		}
-		if !m.captures(op) {
-			return
+		if m.captures(op, stmt) {
+			stmt.Settings.Store(captureKey{in, stmt}, &capture{model: m, op: op})
 		}
-		c := &capture{model: m, op: op}
-		if _, ok := stmt.ConnPool.(gorm.TxCommitter); !ok {
-			tx := db.Begin()
-			if tx.Error != nil {
-				_ = db.AddError(fmt.Errorf("gormoutbox: beginning a transaction: %w", tx.Error))
-				return
-			}
-			c.base = stmt.ConnPool
-			stmt.ConnPool = tx.Statement.ConnPool
-		}
-		stmt.Settings.Store(captureKey{stmt}, c)
 	}
 }
 
@@ -145,11 +143,12 @@ func modelName(stmt *gorm.Statement) string {
 	return stmt.Schema.ModelType.String()
 }
 
-// captures says whether a statement of this kind can produce an event. A create may turn out an upsert.
-func (m *model) captures(op string) bool {
+// captures says whether a statement of this kind can produce an event.
+func (m *model) captures(op string, stmt *gorm.Statement) bool {
 	switch op {
 	case "create":
-		return m.emits(Created) || m.emits(Upserted)
+		_, conflict := stmt.Clauses["ON CONFLICT"]
+		return m.emits(Created) || conflict && m.emits(Upserted)
 	case "update":
 		return m.emits(Updated)
 	default:
@@ -157,14 +156,26 @@ func (m *model) captures(op string) bool {
 	}
 }
 
+// check makes sure of a transaction and refuses what can't be captured, just
+// before the write: a hook that fails or panics before has no transaction of ours to leak.
 func (in *instance) check(fn func(*gorm.DB, *capture) error) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		c := captureOf(db)
+		c := in.captureOf(db)
 		if c == nil || db.Error != nil {
 			return
 		}
-		if err := recovered(func() error { return fn(db, c) }); err != nil {
+		err := in.join(db, c)
+		if err == nil {
+			err = recovered(func() error {
+				if db.Statement.SQL.Len() > 0 {
+					return in.fail(db, c, "its SQL was made before", "let GORM build the statement")
+				}
+				return fn(db, c)
+			})
+		}
+		if err != nil {
 			_ = db.AddError(err)
+			in.leave(db, c)
 		}
 	}
 }
@@ -172,18 +183,19 @@ func (in *instance) check(fn func(*gorm.DB, *capture) error) func(*gorm.DB) {
 // emit writes the events of the statement. If that fails the row must not stay.
 func (in *instance) emit(rows func(*gorm.DB, *capture) ([]change, error)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		c := captureOf(db)
+		c := in.captureOf(db)
 		if c == nil {
 			return
 		}
 		if c.set {
 			delete(db.Statement.Clauses, "SET")
 		}
-		if db.Error != nil || db.RowsAffected == 0 {
+		defer in.leave(db, c)
+		if db.Error != nil || db.RowsAffected == 0 || c.silent {
 			return
 		}
 		err := recovered(func() error {
-			if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); !ok {
+			if _, ok := transactionOf(db.Statement.ConnPool); !ok {
 				return in.fail(db, c, "the plugin's callback came outside of the transaction: another plugin removed or replaced GORM's callbacks",
 					"register the plugin after the other one, or write inside db.Transaction")
 			}
@@ -196,58 +208,33 @@ func (in *instance) emit(rows func(*gorm.DB, *capture) ([]change, error)) func(*
 		if err == nil {
 			return
 		}
-		_, started := db.InstanceGet("gorm:started_transaction")
-		if c.base == nil && !started {
+		// GORM rolls its own transaction back, unless the pool only pretends to be one.
+		if c.own == nil && (!startedByGORM(db) || pretends(db.Statement.ConnPool)) {
 			err = errors.Join(err, poison(db.Statement.ConnPool))
 		}
 		_ = db.AddError(err)
 	}
 }
 
-// end ends a transaction of ours and wakes the relays.
+// end forgets the capture and wakes the relays. It stands behind GORM's commit.
 func (in *instance) end(db *gorm.DB) {
-	c := captureOf(db)
+	c := in.captureOf(db)
 	if c == nil {
 		return
 	}
-	stmt := db.Statement
-	stmt.Settings.Delete(captureKey{stmt})
-	_, committed := db.InstanceGet("gorm:started_transaction")
-	if c.base != nil {
-		tx := stmt.ConnPool.(gorm.TxCommitter)
-		stmt.ConnPool = c.base
-		if db.Error != nil {
-			if err := tx.Rollback(); err != nil {
-				_ = db.AddError(fmt.Errorf("gormoutbox: rolling back: %w", err))
-			}
-			return
-		}
-		if err := tx.Commit(); err != nil {
-			_ = db.AddError(fmt.Errorf("gormoutbox: committing: %w", err))
-			return
-		}
-		committed = true
-	}
+	in.leave(db, c) // of a chain from which the emit callback was removed
+	db.Statement.Settings.Delete(captureKey{in, db.Statement})
 	if c.written > 0 && db.Error == nil {
-		in.plugin.hub.wake(committed)
+		in.plugin.hub.wake(startedByGORM(db))
 	}
 }
 
-// fail is an error about a write that has been made and must be undone.
+func startedByGORM(db *gorm.DB) bool {
+	_, started := db.InstanceGet("gorm:started_transaction")
+	return started
+}
+
+// fail is an error about a write that was not made, or that was and must be undone.
 func (in *instance) fail(db *gorm.DB, c *capture, cause, cure string) error {
 	return &CaptureError{Op: c.op, Model: c.model.name, Table: db.Statement.Table, Cause: cause, Cure: cure}
-}
-
-// recovered turns a panic of fn into an error: a panic in a callback would leak
-// the connection and its locks. The value is not printed, as it may hold data of the row.
-func recovered(fn func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("gormoutbox: panic while capturing, of type %T; mend the marshaller or function of Config that panicked", p)
-			if e, ok := p.(error); ok && isRuntime(e) {
-				err = fmt.Errorf("gormoutbox: panic while capturing: %w", e)
-			}
-		}
-	}()
-	return fn()
 }

@@ -15,45 +15,91 @@ const clientKeys = "set the keys before the save (UUIDv7 for example), or save o
 // checkCreate refuses inserts whose rows could not be told afterwards.
 func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
-	elems, ok := elements(stmt.ReflectValue)
-	if !ok {
-		return in.fail(db, c, "it is made from a map or a mixed list", "create values of "+m.name)
+	elems, problem := m.elements(stmt.ReflectValue)
+	if problem != "" {
+		return in.fail(db, c, problem, "create values of "+m.name)
 	}
 	if len(elems) == 0 {
 		return nil // GORM reports the empty slice
 	}
-	keys, set := m.keysOf(db, elems)
-	c.keys, c.auto = keys, set < len(keys)
+	var set int
+	var err error
+	if c.keys, set, err = m.keysOf(db, elems); err != nil {
+		return err
+	}
+	if !elems[0].CanAddr() && len(m.schema.FieldsWithDefaultDBValue) > 0 {
+		// GORM would panic, with the transaction open, when it sets the columns that the database made.
+		return in.fail(db, c, "the value can't take the columns that the database makes", "pass a pointer")
+	}
+	if err := in.checkKeyColumns(db, c); err != nil {
+		return err
+	}
 	if err := in.checkConflict(db, c, set); err != nil {
 		return err
 	}
-	if set > 0 {
-		// A key that is set but not among the selected columns is not what the row gets.
-		columns, restricted := stmt.SelectAndOmitColumns(true, false)
-		for _, f := range m.primary {
-			if v, ok := columns[f.DBName]; (ok && !v) || (!ok && restricted) {
+	switch {
+	case set == len(c.keys) || in.returnsKeys(db, m):
+		return nil
+	case returning(db):
+		return in.fail(db, c, "its RETURNING clause leaves out the primary key, which the database makes", "return the key too, or set it before the save")
+	default:
+		return in.checkLastInsertID(db, c, set)
+	}
+}
+
+// checkKeyColumns makes sure that the rows get the keys that are set, and that the database makes the others.
+func (in *instance) checkKeyColumns(db *gorm.DB, c *capture) error {
+	columns, restricted := db.Statement.SelectAndOmitColumns(true, false)
+	for i, f := range c.model.primary {
+		selected, known := columns[f.DBName]
+		leftOut := known && !selected || !known && restricted
+		for _, k := range c.keys {
+			switch {
+			case !k.zero[i] && leftOut:
 				return in.fail(db, c, "Select or Omit leaves out the primary key "+f.DBName+", which is set", "select the key too, or leave it zero")
+			case k.zero[i] && !f.HasDefaultValue:
+				return in.fail(db, c, "the primary key "+f.DBName+" is zero and the database makes none", "set every part of the key before the save")
 			}
 		}
 	}
-	if !c.auto || in.returnsKeys(db) {
-		return nil
-	}
-	return in.checkLastInsertID(db, c, len(elems), set)
+	return nil
 }
 
-// returnsKeys says whether the driver reads keys made by the database by RETURNING.
-func (in *instance) returnsKeys(db *gorm.DB) bool {
+// returning says whether the driver's inserts have RETURNING.
+func returning(db *gorm.DB) bool {
 	return slices.Contains(db.Callback().Create().Clauses, "RETURNING")
 }
 
+// returnsKeys says whether the driver reads all keys made by the database by RETURNING.
+func (in *instance) returnsKeys(db *gorm.DB, m *model) bool {
+	if !returning(db) {
+		return false
+	}
+	own, ok := db.Statement.Clauses["RETURNING"].Expression.(clause.Returning)
+	if !ok || len(own.Columns) == 0 {
+		return true // GORM's own, or all columns
+	}
+	for _, f := range m.primary {
+		if !slices.ContainsFunc(own.Columns, func(c clause.Column) bool { return c.Name == f.DBName || c.Name == "*" }) {
+			return false
+		}
+	}
+	return true
+}
+
 // checkLastInsertID refuses what GORM can't tell from LAST_INSERT_ID.
-func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, n, set int) error {
+func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, set int) error {
 	f := c.model.schema.PrioritizedPrimaryField
-	if f == nil || !f.AutoIncrement && f.AutoIncrementIncrement == 0 || !isInt(f) {
+	auto := in.dialect.Name() == "mysql" && f != nil && f.AutoIncrement && isInt(f)
+	for _, k := range c.keys {
+		for i, part := range c.model.primary {
+			auto = auto && (part == f || !k.zero[i])
+		}
+	}
+	if !auto {
 		return in.fail(db, c, "the database makes the primary key and does not return it", "set the key before the save, for example in BeforeCreate")
 	}
-	if n == 1 {
+	if len(c.keys) == 1 {
 		return nil
 	}
 	if set > 0 {
@@ -71,112 +117,58 @@ func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, n, set int) error
 
 func isInt(f *schema.Field) bool { return f.DataType == schema.Int || f.DataType == schema.Uint }
 
-// checkConflict admits the upserts of which the outcome can be told: those by
-// primary key that update, if all keys are set (upserted) or none is (inserted).
-func (in *instance) checkConflict(db *gorm.DB, c *capture, set int) error {
-	cl, ok := db.Statement.Clauses["ON CONFLICT"]
-	if !ok {
-		return nil
-	}
-	oc, ok := cl.Expression.(clause.OnConflict)
-	if !ok {
-		return in.fail(db, c, "its ON CONFLICT clause is not GORM's", "use clause.OnConflict")
-	}
-	const cure = "save the row by itself (associations: Omit(clause.Associations) and save them apart), or use gormoutbox.Ignore(ctx) to write without an event"
-	switch {
-	case oc.DoNothing:
-		return in.fail(db, c, "with DO NOTHING the database does not tell which rows it inserted", cure)
-	case !in.targetsPrimaryKey(db, c.model, oc):
-		return in.fail(db, c, "its conflict target is not the primary key, so the row that was written can't be told", cure)
-	case len(oc.Where.Exprs) > 0 || len(oc.TargetWhere.Exprs) > 0:
-		return in.fail(db, c, "its ON CONFLICT clause has a condition, so it can't be told whether the row was written", cure)
-	case set == 0:
-		return nil // nothing to conflict with: all rows are inserted
-	case set < len(c.keys):
-		return in.fail(db, c, "some keys of the upsert are set and others are not", cure)
-	}
-	for _, f := range c.model.primary {
-		for _, a := range oc.DoUpdates {
-			if a.Column.Name == f.DBName && !sameExcluded(a, f.DBName) {
-				return in.fail(db, c, "it changes the primary key", cure)
-			}
-		}
-	}
-	c.upsert = true
-	return nil
-}
-
-// sameExcluded says whether the assignment writes the key's own value, as UpdateAll does.
-func sameExcluded(a clause.Assignment, name string) bool {
-	col, ok := a.Value.(clause.Column)
-	return ok && col.Table == "excluded" && col.Name == name
-}
-
-// targetsPrimaryKey says whether only the primary key can be the conflict. MySQL
-// has no conflict target: any other unique index may be the one.
-func (in *instance) targetsPrimaryKey(db *gorm.DB, m *model, oc clause.OnConflict) bool {
-	if oc.OnConstraint != "" {
-		return false
-	}
-	if in.dialect.Name() == "mysql" && hasOtherUnique(m.schema) {
-		return false
-	}
-	if len(oc.Columns) == 0 {
-		return oc.UpdateAll // GORM fills in the primary key
-	}
-	if len(oc.Columns) != len(m.primary) {
-		return false
-	}
-	for _, c := range oc.Columns {
-		if !slices.ContainsFunc(m.primary, func(f *schema.Field) bool {
-			return f.DBName == c.Name || (c.Name == clause.PrimaryKey && len(m.primary) == 1)
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-func hasOtherUnique(s *schema.Schema) bool {
-	for _, f := range s.Fields {
-		if f.Unique || f.UniqueIndex != "" {
-			return true
-		}
-	}
-	for _, index := range s.ParseIndexes() {
-		if index.Class == "UNIQUE" {
-			return true
-		}
-	}
-	return false
-}
-
 // created reads the inserted rows back: memory is not the row after Select, Omit,
 // database defaults, rounding and an upsert.
 func (in *instance) created(db *gorm.DB, c *capture) ([]change, error) {
 	m := c.model
-	elems, _ := elements(db.Statement.ReflectValue)
-	keys := c.keys
-	if c.auto {
-		var set int
-		if keys, set = m.keysOf(db, elems); set < len(keys) {
-			return nil, in.fail(db, c, "a primary key is still zero after the insert", "set every part of the key before the save")
+	elems, problem := m.elements(db.Statement.ReflectValue)
+	if problem != "" || len(elems) < len(c.keys) {
+		return nil, in.fail(db, c, "its value was changed by the insert", "create values of "+m.name)
+	}
+	// Keys that the database made are in the values now.
+	keys, set, err := m.keysOf(db, elems[:len(c.keys)])
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range c.keys {
+		if k.set() {
+			keys[i] = k
 		}
 	}
-	kind := Created
-	if c.upsert {
-		kind = Upserted
-	} else if db.RowsAffected != int64(len(keys)) {
+	if set < len(keys) {
+		return nil, in.fail(db, c, "a primary key is still zero after the insert", "set every part of the key before the save")
+	}
+	if !c.upsert && db.RowsAffected != int64(len(keys)) {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were inserted for %d values", db.RowsAffected, len(keys)), clientKeys)
 	}
 	found, err := in.read(db, m, keys, readOptions{unscoped: true})
 	if err != nil {
 		return nil, err
 	}
-	if len(found) != countKeys(keys) {
-		return nil, in.fail(db, c, fmt.Sprintf("%d of %d rows could be read back by their keys", len(found), countKeys(keys)), "see that the model's key is what the database holds")
+	changes, ok := match(keys, found, Created)
+	if !ok || len(changes) != countKeys(keys) {
+		return nil, in.fail(db, c, fmt.Sprintf("%d of %d rows could be read back by their keys", len(changes), countKeys(keys)), "see that the model's key is what the database holds")
 	}
-	return inOrder(keys, found, kind), nil
+	if !c.upsert {
+		return changes, nil
+	}
+	return slices.DeleteFunc(in.upserted(c, changes), func(ch change) bool { return c.unchanged(db, ch) }), nil
+}
+
+// upserted gives the rows whose key was set the kind of an upsert; those whose key the database made are new.
+func (in *instance) upserted(c *capture, changes []change) []change {
+	had := make(map[string]bool, len(c.keys))
+	for _, k := range c.keys {
+		if k.set() {
+			had[k.identity] = true
+		}
+	}
+	for i := range changes {
+		if had[changes[i].identity] || len(changes) == 1 && len(had) == 1 {
+			changes[i].kind = Upserted
+		}
+	}
+	return changes
 }
 
 func countKeys(keys []rowKey) int {

@@ -15,21 +15,24 @@ const byKey = "load the rows and save them by key, or use gormoutbox.Ignore(ctx)
 // the list of assigned columns.
 func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
-	elems, ok := elements(stmt.ReflectValue)
-	if !ok {
-		return in.fail(db, c, "its model is no struct or list of structs", "pass values of "+m.name+" as the model")
+	elems, problem := m.elements(stmt.ReflectValue)
+	if problem != "" {
+		return in.fail(db, c, problem, "pass values of "+m.name+" as the model")
 	}
-	if err := in.checkKeys(db, c, m, elems); err != nil {
+	if err := in.checkKeys(db, c, elems, false); err != nil {
 		return err
 	}
-	set, ours := in.assignments(db)
+	set, ok := assignments(stmt)
+	if !ok {
+		return in.fail(db, c, "its SET clause is given, to which GORM does not add the key", "use Update or Updates")
+	}
 	if len(set) == 0 {
 		return nil // nothing to write, GORM makes no statement
 	}
-	c.set = ours
+	c.set = true
 	for _, a := range set {
 		f := m.schema.LookUpField(a.Column.Name)
-		if f != nil && f.PrimaryKey && !in.keepsKey(db, c, a, f.DBName) {
+		if f != nil && f.PrimaryKey && !keepsKey(c, a, f.DBName) {
 			return in.fail(db, c, "it changes the primary key "+f.DBName, "delete the row and create another")
 		}
 		name := a.Column.Name
@@ -45,19 +48,14 @@ func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 }
 
 // assignments computes the SET clause as gorm:update would, before it does. The
-// statement keeps it, so that it is not computed twice; ours says that it has to be removed again.
-func (in *instance) assignments(db *gorm.DB) (set clause.Set, ours bool) {
-	stmt := db.Statement
-	if cl, ok := stmt.Clauses["SET"]; ok {
-		set, _ = cl.Expression.(clause.Set)
-		return set, false
-	}
+// statement keeps it, so that it is not computed twice. With a clause that is there already
+// GORM would not compute one, and ok is false.
+func assignments(stmt *gorm.Statement) (set clause.Set, ok bool) {
 	for _, uc := range stmt.Schema.UpdateClauses {
 		stmt.AddClause(uc)
 	}
-	if cl, ok := stmt.Clauses["SET"]; ok { // by an update clause
-		set, _ = cl.Expression.(clause.Set)
-		return set, true
+	if _, given := stmt.Clauses["SET"]; given || stmt.SQL.Len() > 0 {
+		return nil, false
 	}
 	set = callbacks.ConvertToAssignments(stmt)
 	if len(set) > 0 {
@@ -67,7 +65,7 @@ func (in *instance) assignments(db *gorm.DB) (set clause.Set, ours bool) {
 }
 
 // keepsKey says whether an assignment to a key column writes the value that it has.
-func (in *instance) keepsKey(db *gorm.DB, c *capture, a clause.Assignment, column string) bool {
+func keepsKey(c *capture, a clause.Assignment, column string) bool {
 	if len(c.keys) != 1 {
 		return false
 	}
@@ -98,5 +96,9 @@ func (in *instance) updated(db *gorm.DB, c *capture) ([]change, error) {
 	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && in.dialect.Name() != "mysql") {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), byKey)
 	}
-	return inOrder(c.keys, found, Updated), nil
+	changes, ok := match(c.keys, found, Updated)
+	if !ok {
+		return nil, in.fail(db, c, "the database compares keys otherwise than Go does", byKey)
+	}
+	return changes, nil
 }

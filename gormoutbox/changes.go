@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime"
+	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -12,22 +12,27 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// change is one row that a statement wrote.
-type change struct {
-	kind Kind
-	row  reflect.Value // addressable struct of the model's type, as the database has it
+// rowValue is a row as the database has it.
+type rowValue struct {
+	identity string
+	row      reflect.Value // addressable struct of the model's type
 }
 
-// rowKey is a primary key before the write.
+// change is one row that a statement wrote.
+type change struct {
+	rowValue
+	kind Kind
+}
+
+// rowKey is the primary key of a value.
 type rowKey struct {
 	identity string
 	values   []any
+	zero     []bool // of the parts
 }
 
-func isRuntime(err error) bool {
-	var r runtime.Error
-	return errors.As(err, &r)
-}
+// set says whether every part of the key is set.
+func (k rowKey) set() bool { return !slices.Contains(k.zero, true) }
 
 // emitChanges turns changes into events and writes them with one INSERT.
 func (in *instance) emitChanges(db *gorm.DB, c *capture, changes []change) error {
@@ -92,39 +97,52 @@ func (in *instance) eventOf(db *gorm.DB, c *capture, ch change) (row, error) {
 	return r, nil
 }
 
-// elements lists the structs of the statement's value; ok is false for maps and the like.
-func elements(rv reflect.Value) (out []reflect.Value, ok bool) {
+// elements lists the values of the model in the statement's value, or says why it is of another kind.
+func (m *model) elements(rv reflect.Value) (out []reflect.Value, problem string) {
 	switch rv.Kind() {
 	case reflect.Struct:
-		return []reflect.Value{rv}, true
+		out = []reflect.Value{rv}
 	case reflect.Slice, reflect.Array:
+		out = make([]reflect.Value, 0, rv.Len())
 		for i := range rv.Len() {
 			e := reflect.Indirect(rv.Index(i))
-			for e.IsValid() && e.Kind() == reflect.Interface {
-				e = reflect.Indirect(e.Elem())
+			for e.IsValid() && (e.Kind() == reflect.Interface || e.Kind() == reflect.Pointer) {
+				e = e.Elem()
 			}
-			if !e.IsValid() || e.Kind() != reflect.Struct {
-				return nil, false
+			if !e.IsValid() {
+				return nil, "the list has a nil value"
 			}
 			out = append(out, e)
 		}
-		return out, true
 	default:
-		return nil, false
+		return nil, "its value is of kind " + rv.Kind().String()
 	}
-}
-
-// keysOf returns the keys of the elements and how many of them have every part set.
-func (m *model) keysOf(db *gorm.DB, elems []reflect.Value) (keys []rowKey, set int) {
-	keys = make([]rowKey, len(elems))
-	for i, e := range elems {
-		identity, values, ok := m.primaryKey(db.Statement.Context, e)
-		keys[i] = rowKey{identity, values}
-		if ok {
-			set++
+	for _, e := range out {
+		if e.Type() != m.schema.ModelType {
+			return nil, "its value is or contains " + e.Type().String()
 		}
 	}
-	return keys, set
+	return out, ""
+}
+
+// keysOf returns the keys of the elements and how many of them have every part
+// set. A key that can't be that of an event is an error, at once.
+func (m *model) keysOf(db *gorm.DB, elems []reflect.Value) (keys []rowKey, set int, err error) {
+	keys = make([]rowKey, len(elems))
+	for i, e := range elems {
+		k, err := m.primaryKey(db.Statement.Context, e)
+		if err == nil && k.set() {
+			set++
+			if m.annotation.key == "" {
+				err = checkKey(k.identity)
+			}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		keys[i] = k
+	}
+	return keys, set, nil
 }
 
 // maxKeys is how many keys one read back has in its IN list.
@@ -138,9 +156,9 @@ type readOptions struct {
 
 // read returns the rows with these keys as the database has them, by identity.
 // It runs in the statement's transaction, on its table, without the model's hooks.
-func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) (map[string]reflect.Value, error) {
+func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) (map[string]rowValue, error) {
 	stmt := db.Statement
-	found := make(map[string]reflect.Value, len(keys))
+	found := make(map[string]rowValue, len(keys))
 	for len(keys) > 0 {
 		n := min(len(keys), maxKeys)
 		values := make([][]any, n)
@@ -154,6 +172,7 @@ func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) (m
 		tx = tx.Model(dest.Interface())
 		// The table of the statement: a shard, or a schema of its own.
 		tx.Statement.TableExpr, tx.Statement.Table = stmt.TableExpr, stmt.Table
+		tx.Statement.ConnPool = unprepared(stmt.ConnPool)
 		if o.unscoped {
 			tx = tx.Unscoped()
 		}
@@ -170,21 +189,32 @@ func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) (m
 		}
 		for i := range dest.Elem().Len() {
 			rv := dest.Elem().Index(i)
-			identity, _, _ := m.primaryKey(stmt.Context, rv)
-			found[identity] = rv
+			k, err := m.primaryKey(stmt.Context, rv)
+			if err != nil {
+				return nil, err
+			}
+			found[k.identity] = rowValue{k.identity, rv}
 		}
 	}
 	return found, nil
 }
 
-// inOrder lists the rows that were found in the order of the keys, each once.
-func inOrder(keys []rowKey, found map[string]reflect.Value, kind Kind) []change {
-	out := make([]change, 0, len(found))
-	for _, k := range keys {
-		if rv, ok := found[k.identity]; ok {
-			out = append(out, change{kind: kind, row: rv})
-			delete(found, k.identity)
+// match lists the rows that were found in the order of the keys, each once. It is not ok if
+// one is left over: the database may compare keys otherwise than Go does (letter case,
+// padding). A single row is the one that was meant all the same.
+func match(keys []rowKey, found map[string]rowValue, kind Kind) (out []change, ok bool) {
+	out = make([]change, 0, len(found))
+	if len(keys) == 1 && len(found) == 1 {
+		for _, rv := range found {
+			return append(out, change{rv, kind}), true
 		}
 	}
-	return out
+	listed := make(map[string]bool, len(found))
+	for _, k := range keys {
+		if rv, there := found[k.identity]; there && !listed[k.identity] {
+			listed[k.identity] = true
+			out = append(out, change{rv, kind})
+		}
+	}
+	return out, len(out) == len(found)
 }

@@ -84,6 +84,9 @@ func (e Event) toRow() (row, error) {
 			return row{}, &EventError{Field: "ID", Cause: "no random numbers for a new id", Cure: "see the system's random source", err: err}
 		}
 	}
+	if t := e.AvailableAt; !t.IsZero() && (t.UTC().Year() < 1970 || t.UTC().Year() > 9999) {
+		return row{}, &EventError{Field: "AvailableAt", Cause: "it is not in the years 1970 to 9999", Cure: "leave it zero for at once"}
+	}
 	r := row{
 		id: id, aggregateType: e.AggregateType, aggregateID: e.AggregateID, eventType: e.Type,
 		topic: e.Topic, payload: payload, availableAt: e.AvailableAt, headers: map[string]string{},
@@ -112,6 +115,9 @@ func marshalPayload(payload any) (out []byte, err error) {
 		}
 		return p, nil
 	case json.RawMessage:
+		if p == nil {
+			return nil, &EventError{Field: "Payload", Cause: "it is nil", Cure: `pass json.RawMessage("null") for a null`}
+		}
 		return p, nil
 	case string:
 		return []byte(p), nil

@@ -1,10 +1,12 @@
 package gormoutbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -21,6 +23,20 @@ type Order struct {
 	Card   string `outbox:"-"`
 }
 
+func newOrder() *Order {
+	return &Order{ID: uuid.Must(uuid.NewV7()), Status: "placed", Amount: 1, Card: "4111"}
+}
+
+// each is testenv.Each and MySQL's path through GORM, without RETURNING.
+func each(t *testing.T, fn func(t *testing.T, db testenv.Database)) {
+	t.Helper()
+	testenv.Each(t, fn)
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		fn(t, testenv.MySQLPath(t))
+	})
+}
+
 // setup migrates a fresh database and registers the plugin.
 func setup(t *testing.T, db testenv.Database, config gormoutbox.Config, models ...any) *gorm.DB {
 	t.Helper()
@@ -34,6 +50,19 @@ func use(t *testing.T, g *gorm.DB, config gormoutbox.Config, models ...any) {
 	require.NoError(t, g.Use(gormoutbox.New(config)))
 	require.NoError(t, gormoutbox.Migrate(t.Context(), g))
 	require.NoError(t, g.AutoMigrate(models...))
+}
+
+// ignoring is g for preparations that are not to be captured.
+func ignoring(g *gorm.DB) *gorm.DB {
+	return g.Session(&gorm.Session{NewDB: true, Context: gormoutbox.Ignore(context.Background())})
+}
+
+// idle asserts that no connection was left in use.
+func idle(t *testing.T, g *gorm.DB) {
+	t.Helper()
+	pool, err := g.DB()
+	require.NoError(t, err)
+	assert.Zero(t, pool.Stats().InUse, "connections in use")
 }
 
 // storedEvent is an outbox row as tests look at it.

@@ -29,6 +29,9 @@ func must(f fs.FS, err error) fs.FS {
 	return f
 }
 
+// schemaVersion is the number of the last file in every folder of Migrations.
+const schemaVersion = 1
+
 // Limits of the partition count.
 const (
 	DefaultPartitions = 64
@@ -95,6 +98,9 @@ func configsOf(db *gorm.DB) ([]Config, error) {
 	if _, err := dialect.For(db); err != nil {
 		return nil, &ConfigError{Field: "db", Cause: err.Error(), Cure: "pass an open *gorm.DB of a supported database"}
 	}
+	if _, ok := transactionOf(db.Statement.ConnPool); ok {
+		return nil, &ConfigError{Field: "db", Cause: "it is a transaction, and the tables are looked at on a connection of their own", Cure: "pass the *gorm.DB from gorm.Open"}
+	}
 	plugins := pluginsOf(db)
 	if len(plugins) == 0 {
 		return []Config{Config{}.withDefaults()}, nil
@@ -146,13 +152,14 @@ func (c Config) migrations() migrate.Set {
 			{Name: t.Relays, Columns: relayColumns},
 		},
 		Verify: func(ctx context.Context, d dialect.Dialect, q dialect.Queryer) ([]string, error) {
-			return verifyColumns(ctx, d, q, t.Events)
+			return verifyColumns(ctx, d, q, t)
 		},
 	}
 }
 
 // verifyColumns checks the rules on which order and identity rest.
-func verifyColumns(ctx context.Context, d dialect.Dialect, q dialect.Queryer, events string) ([]string, error) {
+func verifyColumns(ctx context.Context, d dialect.Dialect, q dialect.Queryer, t Tables) ([]string, error) {
+	events := t.Events
 	switch d := d.(type) {
 	case dialect.Postgres:
 		columns, err := d.Columns(ctx, q, events)
@@ -175,14 +182,16 @@ func verifyColumns(ctx context.Context, d dialect.Dialect, q dialect.Queryer, ev
 		}
 		return problems, nil
 	case dialect.MySQL:
-		columns, err := d.Columns(ctx, q, events)
-		if err != nil {
-			return nil, err
-		}
 		var problems []string
-		for _, c := range columns {
-			if (c.Name == "aggregate_type" || c.Name == "aggregate_id") && c.Type != "varbinary" {
-				problems = append(problems, fmt.Sprintf("column %s.%s is %s and must be VARBINARY, or different keys count as one", events, c.Name, c.Type))
+		for _, table := range []string{events, t.Held} {
+			columns, err := d.Columns(ctx, q, table)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range columns {
+				if (c.Name == "aggregate_type" || c.Name == "aggregate_id") && c.Type != "varbinary" {
+					problems = append(problems, fmt.Sprintf("column %s.%s is %s and must be VARBINARY, or different keys count as one", table, c.Name, c.Type))
+				}
 			}
 		}
 		return problems, nil

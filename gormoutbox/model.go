@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,13 +25,15 @@ type model struct {
 	key        []*schema.Field // of the aggregate id
 	excluded   map[string]bool // columns that never leave the database
 	projection *projection     // nil if a marshaller is configured
+	// otherUnique says that the model declares a unique index beside its primary key.
+	otherUnique bool
 }
 
 // compile checks an annotation against the schema and returns all mistakes together.
 func compile(s *schema.Schema, tag string, custom bool) (*model, error) {
 	name := s.ModelType.String()
 	a, errs := parseTag(name, tag)
-	m := &model{annotation: a, schema: s, name: name, primary: s.PrimaryFields, excluded: map[string]bool{}}
+	m := &model{annotation: a, schema: s, name: name, primary: s.PrimaryFields, excluded: map[string]bool{}, otherUnique: hasOtherUnique(s)}
 	fail := func(field, cause, cure string) {
 		errs = append(errs, &ConfigError{Field: name + field, Cause: cause, Cure: cure})
 	}
@@ -57,6 +60,14 @@ func compile(s *schema.Schema, tag string, custom bool) (*model, error) {
 		if tag != "plain" && foreignSerializer(f) {
 			fail("."+strings.Join(f.BindNames, "."), "its serializer is not GORM's own, so the event could hold in plain what the row holds encrypted",
 				`tag it outbox:"-" to leave it out or outbox:"plain" to allow that`)
+		}
+	}
+	for _, f := range slices.Concat(m.key, m.primary) {
+		if !hasText(f.FieldType) {
+			fail("."+f.Name, "a key of type "+f.FieldType.String()+" has no text form", "use a string, an integer, or a type with driver.Valuer such as a UUID")
+		}
+		if !f.Readable {
+			fail("."+f.Name, "it is a key and can't be read", `remove "->:false" from its gorm tag`)
 		}
 	}
 	for _, f := range m.key {
@@ -117,22 +128,26 @@ func (m *model) payload(rv reflect.Value) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// primaryKey is the identity of a row, and whether every part of it is set.
-func (m *model) primaryKey(ctx context.Context, rv reflect.Value) (identity string, values []any, ok bool) {
-	ok = true
-	values = make([]any, len(m.primary))
+// primaryKey is the key of a row. Parts that are zero have no text.
+func (m *model) primaryKey(ctx context.Context, rv reflect.Value) (rowKey, error) {
+	k := rowKey{values: make([]any, len(m.primary)), zero: make([]bool, len(m.primary))}
 	parts := make([]string, len(m.primary))
 	for i, f := range m.primary {
-		v, zero := f.ValueOf(ctx, rv)
-		values[i] = v
-		ok = ok && !zero
-		s, err := keyText(v)
-		if err != nil {
-			s = fmt.Sprintf("%v", v)
+		k.values[i], k.zero[i] = f.ValueOf(ctx, rv)
+		if k.zero[i] {
+			continue
 		}
-		parts[i] = s
+		var err error
+		if parts[i], err = keyText(k.values[i]); err != nil {
+			return k, m.keyError(f, err)
+		}
 	}
-	return joinKey(parts), values, ok
+	k.identity = joinKey(parts)
+	return k, nil
+}
+
+func (m *model) keyError(f *schema.Field, err error) error {
+	return &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s has no text form", m.name, f.Name), Cure: "use a string, integer or UUID, or another column with key=", err: err}
 }
 
 // aggregateID is the text of the key columns.
@@ -145,7 +160,7 @@ func (m *model) aggregateID(ctx context.Context, rv reflect.Value) (string, erro
 		}
 		s, err := keyText(v)
 		if err != nil {
-			return "", &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s has no text form", m.name, f.Name), Cure: "use a string, integer or UUID, or another column with key=", err: err}
+			return "", m.keyError(f, err)
 		}
 		parts[i] = s
 	}
@@ -165,6 +180,27 @@ func joinKey(parts []string) string {
 		escaped[i] = escape.Replace(p)
 	}
 	return strings.Join(escaped, "|")
+}
+
+var valuerType = reflect.TypeFor[driver.Valuer]()
+
+// hasText says whether keyText may know the type.
+func hasText(t reflect.Type) bool {
+	if t.Implements(valuerType) {
+		return true
+	}
+	if t.Kind() == reflect.Pointer {
+		return hasText(t.Elem())
+	}
+	switch t.Kind() {
+	case reflect.String, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	case reflect.Slice:
+		return t.Elem().Kind() == reflect.Uint8
+	default:
+		return false
+	}
 }
 
 // keyText is the text of a key value: strings as they are, integers in decimal,

@@ -82,7 +82,14 @@ func dominant(all []candidate, i int) bool {
 	return true
 }
 
+// maxEmbedded bounds how deeply structs are embedded in one another.
+const maxEmbedded = 16
+
 func (b *projectionBuilder) collect(t reflect.Type, index []int, path []string, depth int, inModel bool, out *[]candidate) {
+	if depth > maxEmbedded {
+		b.fail(strings.Join(path[:2], "."), "it embeds itself", `exclude it with outbox:"-"`)
+		return
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		at := append(append([]int(nil), index...), i)
@@ -144,6 +151,10 @@ func (b *projectionBuilder) excluded(f reflect.StructField, names []string) bool
 	return tag == "-"
 }
 
+// inRow says whether reading the row back sets the field. A field that GORM may
+// only write would be zero whatever the database holds.
+func inRow(f *schema.Field) bool { return f.DBName != "" && f.Readable }
+
 // isColumn says whether the field is a column of the model by itself.
 func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 	if !inModel {
@@ -151,7 +162,7 @@ func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 	}
 	path := strings.Join(names, ".")
 	for _, f := range b.schema.Fields {
-		if f.DBName != "" && strings.Join(f.BindNames, ".") == path {
+		if inRow(f) && strings.Join(f.BindNames, ".") == path {
 			return true
 		}
 	}
@@ -162,7 +173,7 @@ func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 func (b *projectionBuilder) isEmbedded(names []string) bool {
 	prefix := strings.Join(names, ".") + "."
 	for _, f := range b.schema.Fields {
-		if f.DBName != "" && strings.HasPrefix(strings.Join(f.BindNames, ".")+".", prefix) {
+		if inRow(f) && strings.HasPrefix(strings.Join(f.BindNames, ".")+".", prefix) {
 			return true
 		}
 	}
@@ -267,7 +278,7 @@ func (f projectedField) encodeValue(b *bytes.Buffer, v reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	if f.quoted && quotable(v.Type()) && !bytes.Equal(text, []byte("null")) {
+	if f.quoted && quotable(v.Type()) && !marshalsItself(v.Type()) && !bytes.Equal(text, []byte("null")) {
 		if text, err = json.Marshal(string(text)); err != nil {
 			return err
 		}
@@ -333,6 +344,11 @@ func isEmpty(v reflect.Value) bool {
 }
 
 func isZero(v reflect.Value) bool {
+	if v.CanAddr() {
+		if z, ok := v.Addr().Interface().(interface{ IsZero() bool }); ok && v.Kind() != reflect.Pointer {
+			return z.IsZero()
+		}
+	}
 	if z, ok := v.Interface().(interface{ IsZero() bool }); ok && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		return z.IsZero()
 	}

@@ -45,8 +45,7 @@ type instance struct {
 	partitions atomic.Int64
 	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
 	models sync.Map
-	// byTable has the annotated model of a table, to notice writes that bypass it.
-	byTable sync.Map
+	owners owners
 	// given are the annotations by value.
 	given map[reflect.Type]string
 }
@@ -54,29 +53,13 @@ type instance struct {
 // Initialize implements gorm.Plugin. It needs no connection. Other plugins may
 // call it again on the same *gorm.DB, which does nothing.
 func (p *Plugin) Initialize(db *gorm.DB) error {
-	d, err := dialect.For(db)
-	if err != nil {
-		return &ConfigError{Field: "db", Cause: err.Error(), Cure: "pass an open *gorm.DB of a supported database"}
-	}
-	if _, done := p.instances.Load(db.Callback()); done {
-		return nil
-	}
-	errs := []error{p.config.validate()}
-	if schemaName, _ := dialect.SplitName(p.config.Table); schemaName != "" && d.Name() == "sqlite" {
-		errs = append(errs, &ConfigError{Field: "Table", Cause: "SQLite can't have the tables in an attached database", Cure: "remove the schema's name"})
-	}
-	for _, other := range pluginsOf(db) {
-		if other != p && other.config.Table == p.config.Table {
-			errs = append(errs, &ConfigError{
-				Field: "Table", Cause: fmt.Sprintf("the plugin %q writes to %s already, so each event would be written twice", other.Name(), p.config.Table),
-				Cure: "give this one another Table, or register the plugin once",
-			})
+	if db != nil && db.Config != nil {
+		if _, done := p.instances.Load(db.Callback()); done {
+			return nil
 		}
 	}
-	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]string{}}
-	in.insert = newInsertSQL(d, in.tables.Events)
-	errs = append(errs, in.registerModels(db))
-	if err := errors.Join(errs...); err != nil {
+	in, err := p.instance(db)
+	if err != nil {
 		return err
 	}
 	if err := in.registerCallbacks(db, emitAnchors); err != nil {
@@ -84,6 +67,32 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.instances.Store(db.Callback(), in)
 	return nil
+}
+
+// instance checks the config, and all of it, against db.
+func (p *Plugin) instance(db *gorm.DB) (*instance, error) {
+	d, err := dialect.For(db)
+	if err != nil {
+		return nil, errors.Join(&ConfigError{Field: "db", Cause: err.Error(), Cure: "pass an open *gorm.DB of a supported database"}, p.config.validate())
+	}
+	errs := []error{p.config.validate()}
+	if schemaName, _ := dialect.SplitName(p.config.Table); schemaName != "" && d.Name() == "sqlite" {
+		errs = append(errs, &ConfigError{Field: "Table", Cause: "SQLite can't have the tables in an attached database", Cure: "remove the schema's name"})
+	}
+	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]string{}}
+	in.owners.foldCase = d.Name() != "postgres"
+	for _, other := range pluginsOf(db) {
+		// Names that differ in the suffix alone share the further tables.
+		if other != p && in.owners.fold(other.Tables().Held) == in.owners.fold(p.Tables().Held) {
+			errs = append(errs, &ConfigError{
+				Field: "Table", Cause: fmt.Sprintf("the plugin %q uses the tables of %s already", other.Name(), other.config.Table),
+				Cure: "give this one another Table, or register the plugin once",
+			})
+		}
+	}
+	in.insert = newInsertSQL(d, in.tables.Events)
+	errs = append(errs, in.registerModels(db))
+	return in, errors.Join(errs...)
 }
 
 // pluginsOf lists the plugins of this package on db, by name.
@@ -189,7 +198,6 @@ func (in *instance) model(s *schema.Schema) (*model, error) {
 		return nil, err
 	}
 	in.models.Store(s, m)
-	_, table := dialect.SplitName(s.Table)
-	in.byTable.Store(table, m)
+	in.owners.add(m)
 	return m, nil
 }

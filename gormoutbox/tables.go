@@ -40,11 +40,18 @@ func TablesFor(events string) Tables {
 // maxTable leaves room for suffixes below PostgreSQL's 63 bytes and MySQL's 64 characters.
 const maxTable = 48
 
+// maxSchema is PostgreSQL's limit for a name.
+const maxSchema = 63
+
 // checkTable refuses names that could not be quoted or would be cut by a database.
 func checkTable(name string) *ConfigError {
 	schema, table := dialect.SplitName(name)
 	fail := func(cause, cure string) *ConfigError { return &ConfigError{Field: "Table", Cause: cause, Cure: cure} }
 	switch {
+	case strings.Contains(schema, "."):
+		return fail("the table's name has more than one dot", `write "table" or "schema.table"`)
+	case len(schema) > maxSchema:
+		return fail("the schema's name has more than 63 bytes", "shorten it; PostgreSQL would cut it")
 	case table == "" || (schema == "" && strings.HasPrefix(name, ".")):
 		return fail("the table's name is empty", `write "table" or "schema.table"`)
 	case len(table) > maxTable:

@@ -71,10 +71,13 @@ func Transaction(db *gorm.DB, fn func(tx *gorm.DB) error, opts ...*sql.TxOptions
 	if db == nil || db.Config == nil {
 		return &ConfigError{Field: "db", Cause: "it is nil", Cure: "pass an open *gorm.DB"}
 	}
+	if fn == nil {
+		return &ConfigError{Field: "fn", Cause: "it is nil", Cure: "pass the function that writes"}
+	}
 	if err := db.Transaction(fn, opts...); err != nil {
 		return err
 	}
-	_, nested := db.Statement.ConnPool.(gorm.TxCommitter)
+	_, nested := transactionOf(db.Statement.ConnPool)
 	for _, p := range pluginsOf(db) {
 		p.hub.wake(!nested)
 	}

@@ -75,9 +75,7 @@ func (s insertSQL) build(rows []row) string {
 
 // write inserts the rows in order on pool, which must be a transaction.
 func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row) error {
-	if p, ok := pool.(*gorm.PreparedStmtTX); ok {
-		pool = p.Tx // preparing would cost two round trips more
-	}
+	pool = unprepared(pool)
 	count, err := in.partitionCount(ctx, pool)
 	if err != nil {
 		return err
@@ -121,29 +119,34 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 	return err
 }
 
-// partitionCount reads the count at the first event, on the statement's own
-// connection: a pool of one connection has no other.
+// partitionCount reads the count at the first event, and with it whether the tables are those of this
+// version, on the statement's own connection: a pool of one connection has no other.
 func (in *instance) partitionCount(ctx context.Context, pool gorm.ConnPool) (int, error) {
 	if n := in.partitions.Load(); n > 0 {
 		return int(n), nil
 	}
-	var n sql.NullInt64
-	query := "SELECT COUNT(*) FROM " + in.dialect.Quote(in.tables.Partitions)
-	if err := pool.QueryRowContext(ctx, query).Scan(&n); err != nil {
+	t := in.tables
+	var n, version sql.NullInt64
+	query := "SELECT (SELECT COUNT(*) FROM " + in.dialect.Quote(t.Partitions) + "), (SELECT COALESCE(MAX(version), 0) FROM " +
+		in.dialect.Quote(t.Schema) + "), (SELECT COUNT(*) FROM " + in.dialect.Quote(t.Events) + " WHERE 1 = 0)"
+	if err := pool.QueryRowContext(ctx, query).Scan(&n, &version, new(sql.NullInt64)); err != nil {
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("gormoutbox: reading the partition count: %w", err)
 		}
-		return 0, &SchemaError{
-			Problems: []string{"table " + in.tables.Partitions + " can't be read"},
-			err:      fmt.Errorf("table %s can't be read: %w", in.tables.Partitions, err),
-		}
+		problem := fmt.Sprintf("one of the tables %s, %s and %s can't be read", t.Events, t.Partitions, t.Schema)
+		return 0, &SchemaError{Problems: []string{problem}, err: fmt.Errorf("%s: %w", problem, err)}
 	}
-	if n.Int64 == 0 {
-		problem := "table " + in.tables.Partitions + " is empty"
-		return 0, &SchemaError{Problems: []string{problem}, err: errors.New(problem)}
+	var problem string
+	switch {
+	case version.Int64 != schemaVersion:
+		problem = fmt.Sprintf("%s says version %d and this code needs %d", t.Schema, version.Int64, schemaVersion)
+	case n.Int64 == 0:
+		problem = "table " + t.Partitions + " is empty"
+	default:
+		in.partitions.Store(n.Int64)
+		return int(n.Int64), nil
 	}
-	in.partitions.Store(n.Int64)
-	return int(n.Int64), nil
+	return 0, &SchemaError{Problems: []string{problem}, err: errors.New(problem)}
 }
 
 // finish adds what the plugin and the context say to a row that toRow made.
@@ -169,19 +172,6 @@ func (in *instance) finish(ctx context.Context, r *row, own map[string]string) e
 	}
 	if r.id == uuid.Nil {
 		return &EventError{Field: "ID", Cause: "it is zero", Cure: "leave ids to the plugin"}
-	}
-	return nil
-}
-
-// poison rolls back the transaction of a caller who may ignore our error, so
-// that he can't commit the row without its event.
-func poison(pool gorm.ConnPool) error {
-	tx, ok := pool.(gorm.TxCommitter)
-	if !ok {
-		return nil
-	}
-	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		return fmt.Errorf("gormoutbox: rolling back: %w", err)
 	}
 	return nil
 }

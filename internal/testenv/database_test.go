@@ -119,6 +119,10 @@ func TestSQLiteSettings(t *testing.T) {
 
 func TestEach(t *testing.T) {
 	t.Parallel()
+	// Skips this test where a server is missing.
+	testenv.Postgres(t)
+	testenv.MariaDB(t)
+
 	seen := make(chan string, 3)
 	t.Run("all", func(t *testing.T) {
 		testenv.Each(t, func(t *testing.T, db testenv.Database) {

@@ -2,6 +2,7 @@ package testenv_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/stretchr/testify/assert"
@@ -35,7 +36,10 @@ func TestTopic(t *testing.T) {
 	client, err := sarama.NewClient(broker.Addrs, sarama.NewConfig())
 	require.NoError(t, err)
 	defer client.Close()
-	topics, err := client.Topics()
-	require.NoError(t, err)
-	assert.NotContains(t, topics, topic, "still there after its test")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, client.RefreshMetadata())
+		topics, err := client.Topics()
+		require.NoError(c, err)
+		assert.NotContains(c, topics, topic, "still there after its test")
+	}, 10*time.Second, 20*time.Millisecond)
 }

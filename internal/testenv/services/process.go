@@ -61,7 +61,7 @@ func searchProcess(folder string, args []string) (process, bool) {
 		if err != nil {
 			continue
 		}
-		if started, ok := startTime(pid); ok {
+		if started, ok := startTime(pid); ok && mentions(pid, folder) {
 			return process{pid, started, folder}, true
 		}
 	}
@@ -133,8 +133,18 @@ func startTime(pid int) (string, bool) {
 	return fields[starttime], true
 }
 
-// mentions reports whether folder occurs in the process's command line.
+// mentions reports whether folder occurs in the process's command line and
+// means the same to it: containers and chroots have folders of their own
+// under the same names.
 func mentions(pid int, folder string) bool {
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.Contains(cmdline, []byte(folder))
+	if err != nil || !bytes.Contains(cmdline, []byte(folder)) {
+		return false
+	}
+	ours, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, folder))
+	return err == nil && os.SameFile(ours, theirs)
 }
