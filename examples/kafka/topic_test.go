@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -75,12 +76,7 @@ func (r *topicReader) exists(t *testing.T, name string) bool {
 	require.NoError(t, r.client.RefreshMetadata())
 	topics, err := r.client.Topics()
 	require.NoError(t, err)
-	for _, topic := range topics {
-		if topic == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(topics, name)
 }
 
 func header(record *sarama.ConsumerMessage, name string) string {

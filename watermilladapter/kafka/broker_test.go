@@ -84,7 +84,7 @@ func TestKeysOnTheBroker(t *testing.T) {
 	for k := range keys {
 		lanes.Go(func() {
 			for i := range each {
-				msg := newMessage([]byte(fmt.Sprint(i)), map[string]string{gormoutbox.HeaderAggregateID: fmt.Sprintf("order-%d", k), "own": "x\x00y"})
+				msg := newMessage(fmt.Append(nil, i), map[string]string{gormoutbox.HeaderAggregateID: fmt.Sprintf("order-%d", k), "own": "x\x00y"})
 				sent.Store(msg.UUID, msg)
 				assert.NoError(t, publisher.Publish(topic, msg))
 			}

@@ -35,7 +35,7 @@
 //	Producer.RequiredAcks       WaitForLocal     All     with the leader's acknowledgement alone, an event that
 //	                                                     the outbox has ticked off is lost if the leader dies
 //	                                                     before a follower has it
-//	Producer.Idempotent         false            true    a retry after a lost answer is neither a duplicate nor
+//	Producer.Idempotent         false            true    a retry within the producer is neither a duplicate nor
 //	                                                     out of order
 //	Net.MaxOpenRequests         5                1       idempotence requires it in sarama; messages of concurrent
 //	                                                     callers are batched into the one request

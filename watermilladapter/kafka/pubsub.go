@@ -20,7 +20,7 @@ func NewPublisher(brokers []string, logger *slog.Logger) (*wkafka.Publisher, err
 	}
 	p, err := wkafka.NewPublisher(wkafka.PublisherConfig{
 		Brokers:               brokers,
-		Marshaler:             wkafka.DefaultMarshaler{},
+		Marshaler:             Marshaler{},
 		OverwriteSaramaConfig: PublisherConfig(),
 	}, adapt(logger))
 	if err != nil {
