@@ -210,6 +210,9 @@ func TestInheritedContextIsNotNested(t *testing.T) {
 		}))
 		_, err := b.d.Middleware(consumer(write))(published)
 		require.NoError(t, err)
+		again := message.NewMessageWithContext(published.Context(), "m1", nil)
+		_, err = b.d.Middleware(consumer(forbidden(t)))(again)
+		require.NoError(t, err, "a duplicate, not nested: the transaction of the context has ended")
 		var ids []string
 		require.NoError(t, b.db.Model(&effect{}).Order("message_id").Pluck("message_id", &ids).Error)
 		if env.Name != "sqlite" {

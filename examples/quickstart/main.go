@@ -82,14 +82,7 @@ func run(ctx context.Context) (err error) {
 	}
 	handled := make(chan *message.Message, 10)
 	router.AddMiddleware(d.Middleware)
-	router.AddConsumerHandler("stock", "order.created", pubsub, func(msg *message.Message) error {
-		var order Order
-		if err := json.Unmarshal(msg.Payload, &order); err != nil {
-			return err
-		}
-		handled <- msg
-		return dedup.Tx(msg.Context()).Create(&Reservation{OrderID: order.ID}).Error
-	})
+	router.AddConsumerHandler("stock", "order.created", pubsub, reserve(handled)) //nolint:contextcheck // a handler has the context of its message
 
 	// The relay runs within the router, from its start until it is drained.
 	r, err := relay.New(db, pubsub, relay.Config{Logger: quiet})
@@ -143,6 +136,18 @@ func run(ctx context.Context) (err error) {
 		return fmt.Errorf("a redelivery must change nothing")
 	}
 	return nil
+}
+
+// reserve is the consumer's handler. It reports the messages that it was called for.
+func reserve(handled chan<- *message.Message) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		var order Order
+		if err := json.Unmarshal(msg.Payload, &order); err != nil {
+			return err
+		}
+		handled <- msg
+		return dedup.Tx(msg.Context()).Create(&Reservation{OrderID: order.ID}).Error
+	}
 }
 
 func openDatabase(ctx context.Context, path string) (*gorm.DB, error) {

@@ -53,7 +53,7 @@ func buildDatabase(ctx context.Context, dir string) (version string, err error) 
 		return "", fmt.Errorf("no records in %s", source)
 	}
 	for _, sub := range []string{"ID", "index"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil { //nolint:gosec // nothing secret
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			return "", err
 		}
 	}
@@ -93,14 +93,14 @@ func buildDatabase(ctx context.Context, dir string) (version string, err error) 
 
 // copyRecord copies a record into the database and reads it.
 func copyRecord(file, dir string) (e entry, err error) {
-	text, err := os.ReadFile(file) //nolint:gosec // of the module cache
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return e, err
 	}
 	if err := json.Unmarshal(text, &e); err != nil {
 		return e, fmt.Errorf("%s: %w", filepath.Base(file), err)
 	}
-	return e, os.WriteFile(filepath.Join(dir, "ID", filepath.Base(file)), text, 0o600) //nolint:gosec // a name of the module cache
+	return e, os.WriteFile(filepath.Join(dir, "ID", filepath.Base(file)), text, 0o600)
 }
 
 func writeJSON(file string, value any) error {
