@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -377,26 +376,4 @@ func TestBadTopicAndMarshal(t *testing.T) {
 		assert.Equal(t, field, e.Field)
 		assert.Zero(t, count(t, g, &Order{}))
 	}
-}
-
-func TestNoEvent(t *testing.T) {
-	t.Parallel()
-	g := setup(t, testenv.SQLite(t), gormoutbox.Config{Marshal: func(_ context.Context, c gormoutbox.Change) ([]byte, error) {
-		if c.Model.(*Order).Amount == 0 {
-			return nil, gormoutbox.ErrNoEvent
-		}
-		return []byte{}, nil
-	}}, &Order{})
-	require.NoError(t, g.Create(&[]Order{{ID: uuid.New()}, {ID: uuid.New(), Amount: 1}}).Error)
-	assert.Equal(t, 2, count(t, g, &Order{}))
-	assert.Len(t, events(t, g), 1)
-	assert.Empty(t, events(t, g)[0].Payload)
-}
-
-func requireSchemaError(t *testing.T, err error) *gormoutbox.SchemaError {
-	t.Helper()
-	e, ok := errors.AsType[*gormoutbox.SchemaError](err)
-	require.True(t, ok, "want a SchemaError, got: %v", err)
-	assert.ErrorContains(t, err, "gormoutbox.Migrate")
-	return e
 }

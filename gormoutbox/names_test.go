@@ -254,3 +254,17 @@ func TestExcludedFieldStaysInside(t *testing.T) {
 		}
 	})
 }
+
+func TestNoEvent(t *testing.T) {
+	t.Parallel()
+	g := setup(t, testenv.SQLite(t), gormoutbox.Config{Marshal: func(_ context.Context, c gormoutbox.Change) ([]byte, error) {
+		if c.Model.(*Order).Amount == 0 {
+			return nil, gormoutbox.ErrNoEvent
+		}
+		return []byte{}, nil
+	}}, &Order{})
+	require.NoError(t, g.Create(&[]Order{{ID: uuid.New()}, {ID: uuid.New(), Amount: 1}}).Error)
+	assert.Equal(t, 2, count(t, g, &Order{}))
+	assert.Len(t, events(t, g), 1)
+	assert.Empty(t, events(t, g)[0].Payload)
+}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -56,7 +59,7 @@ type Config struct {
 	// is renewed at a third of that. After a crash its partitions wait up to this long. Defaults to 10 s.
 	Lease time.Duration
 	// MinPoll and MaxPoll bound the pause between two reads: short after work, doubled while there
-	// is none. Default to 5 ms and 500 ms.
+	// is none, and never more than a third of Lease. Default to 5 ms and 500 ms.
 	MinPoll time.Duration
 	MaxPoll time.Duration
 	// MaxAttempts is how many attempts are charged to an event before it is parked. Defaults to 10.
@@ -84,10 +87,10 @@ func (c Config) withDefaults() Config {
 	c.BatchSize = cmp.Or(c.BatchSize, 500)
 	c.Lanes = cmp.Or(c.Lanes, 64)
 	c.Lease = cmp.Or(c.Lease, 10*time.Second)
-	c.MinPoll = cmp.Or(c.MinPoll, 5*time.Millisecond)
+	c.MinPoll = cmp.Or(c.MinPoll, below(5*time.Millisecond, c.MaxPoll))
 	c.MaxPoll = cmp.Or(c.MaxPoll, max(500*time.Millisecond, c.MinPoll))
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
-	c.MinBackoff = cmp.Or(c.MinBackoff, 200*time.Millisecond)
+	c.MinBackoff = cmp.Or(c.MinBackoff, below(200*time.Millisecond, c.MaxBackoff))
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(time.Minute, c.MinBackoff))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 15*time.Second)
 	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Second)
@@ -108,6 +111,14 @@ func (c Config) withDefaults() Config {
 		c.ID = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
 	}
 	return c
+}
+
+// below is the default of a lower bound whose upper bound may be set.
+func below(d, high time.Duration) time.Duration {
+	if high > 0 {
+		return min(d, high)
+	}
+	return d
 }
 
 // validate expects defaults to be filled in and returns all mistakes together.
@@ -147,6 +158,9 @@ func (c Config) validate() error {
 	}
 	if len(c.ID) > 255 {
 		fail("ID", fmt.Sprintf("it has %d bytes", len(c.ID)), "use at most 255")
+	}
+	if !utf8.ValidString(c.ID) || strings.ContainsFunc(c.ID, unicode.IsControl) {
+		fail("ID", "it is not valid UTF-8 or has control characters", "use printable characters")
 	}
 	return errors.Join(errs...)
 }

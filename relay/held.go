@@ -12,7 +12,7 @@ func (s *store) due(ctx context.Context, leases []lease, limit int) ([]item, err
 	var heads, delayed []item
 	in, args := s.partsIn("h.part", leases)
 	query := "SELECT " + s.columns() + " FROM " + s.held + " h JOIN " + s.events + " e ON e.part = h.part AND e.seq = h.seq WHERE " + in +
-		" AND (h.until <= " + s.dialect.Now() + " OR h.request = 'redrive') ORDER BY e.seq LIMIT ?"
+		" AND (h.until <= " + s.now() + " OR h.request = 'redrive') AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
 	if err := s.scanItems(ctx, query, append(args, limit), &heads); err != nil {
 		return nil, fmt.Errorf("reading due heads: %w", err)
 	}
@@ -20,7 +20,7 @@ func (s *store) due(ctx context.Context, leases []lease, limit int) ([]item, err
 		heads[i].head = true
 	}
 	in, args = s.partsIn("e.part", leases)
-	query = "SELECT " + s.columns() + " FROM " + s.events + " e WHERE e.available_at <= " + s.dialect.Now() + " AND " + in +
+	query = "SELECT " + s.columns() + " FROM " + s.events + " e WHERE e.available_at <= " + s.now() + " AND " + in +
 		" AND e.processed_at IS NULL AND e.parked_at IS NULL AND " + s.notHeld() + " ORDER BY e.available_at, e.seq LIMIT ?"
 	if err := s.scanItems(ctx, query, append(args, limit), &delayed); err != nil {
 		return nil, fmt.Errorf("reading due delayed events: %w", err)

@@ -3,7 +3,10 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,15 +81,19 @@ func (r *recorder) payloads() []string {
 	return out
 }
 
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.messages)
+}
+
 // wait returns when n messages have come.
 func (r *recorder) wait(t testing.TB, n int) {
 	t.Helper()
 	deadline := time.NewTimer(60 * time.Second)
 	defer deadline.Stop()
 	for {
-		r.mu.Lock()
-		got := len(r.messages)
-		r.mu.Unlock()
+		got := r.count()
 		if got >= n {
 			return
 		}
@@ -151,4 +158,89 @@ func countRows(t testing.TB, db *gorm.DB, query string) int {
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 60*time.Second, 5*time.Millisecond, what)
+}
+
+// add writes events in a transaction of their own.
+func add(t testing.TB, g *gorm.DB, events ...gormoutbox.Event) {
+	t.Helper()
+	require.NoError(t, gormoutbox.Append(g, events...))
+}
+
+// series is n events of one aggregate with the payloads prefix0, prefix1 and so on.
+func series(aggregate, prefix string, n int) []gormoutbox.Event {
+	out := make([]gormoutbox.Event, n)
+	for i := range out {
+		out[i] = event(aggregate, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return out
+}
+
+// of lists the payloads that begin with prefix, in the order of their publishing.
+func (r *recorder) of(prefix string) []string {
+	var out []string
+	for _, p := range r.payloads() {
+		if strings.HasPrefix(p, prefix) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// waitFor returns when a message with the payload has come.
+func (r *recorder) waitFor(t testing.TB, payload string) {
+	t.Helper()
+	eventually(t, payload+" is published", func() bool { return slices.Contains(r.payloads(), payload) })
+}
+
+// poison is a switch that makes the messages with some payloads fail.
+type poison struct {
+	mu  sync.Mutex
+	bad map[string]bool
+}
+
+var errPoison = errors.New("broker refuses the message")
+
+func newPoison(payloads ...string) *poison {
+	p := &poison{bad: map[string]bool{}}
+	for _, s := range payloads {
+		p.bad[s] = true
+	}
+	return p
+}
+
+func (p *poison) fail(_ string, msg *message.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bad[string(msg.Payload)] {
+		return errPoison
+	}
+	return nil
+}
+
+func (p *poison) cure() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.bad)
+}
+
+// charge makes every error one of its event.
+func charge(error) relay.Class { return relay.Retryable }
+
+// exec runs a statement with "?" as placeholder.
+func exec(t testing.TB, g *gorm.DB, query string, args ...any) {
+	t.Helper()
+	require.NoError(t, g.Exec(query, args...).Error)
+}
+
+// lowOf is the saved low mark of the partition of an aggregate of type "a".
+func lowOf(t testing.TB, g *gorm.DB, aggregate string) int {
+	t.Helper()
+	return countRows(t, g, fmt.Sprintf("SELECT low FROM outbox_partitions WHERE part = %d", gormoutbox.Partition("a", aggregate, gormoutbox.DefaultPartitions)))
+}
+
+func seqOf(t testing.TB, g *gorm.DB, payload string) int {
+	t.Helper()
+	var n int
+	require.NoError(t, g.Raw("SELECT seq FROM outbox_events WHERE payload = ?", []byte(payload)).Scan(&n).Error)
+	return n
 }

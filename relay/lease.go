@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,9 +17,8 @@ import (
 type lease struct {
 	part  int
 	token string
-	low   int64
-	// fresh is set until the reader has taken in the low mark.
-	fresh bool
+	// low is the mark that the last owner saved.
+	low int64
 	// until is when the lease ends by this process's monotonic clock. It is counted from
 	// before the statement that took it, so it ends no later than in the database.
 	until time.Time
@@ -49,11 +49,9 @@ func (l *leases) current() []lease {
 	defer l.mu.Unlock()
 	now := l.now()
 	out := make([]lease, 0, len(l.owned))
-	for part, le := range l.owned {
+	for _, le := range l.owned {
 		if now.Before(le.until) {
 			out = append(out, le)
-			le.fresh = false
-			l.owned[part] = le
 		}
 	}
 	slices.SortFunc(out, func(a, b lease) int { return a.part - b.part })
@@ -89,10 +87,12 @@ func (l *leases) all() []lease {
 
 // renew prolongs all leases and the sign of life. It is the heartbeat's one pass.
 func (l *leases) renew(ctx context.Context) error {
+	// Leases first: without the sign of life nothing worse happens than another share.
+	return errors.Join(l.prolong(ctx), l.alive(ctx))
+}
+
+func (l *leases) prolong(ctx context.Context) error {
 	begin := l.now()
-	if err := l.alive(ctx); err != nil {
-		return err
-	}
 	mine := l.all()
 	if len(mine) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (l *leases) alive(ctx context.Context) error {
 
 // balance takes free partitions up to this relay's share and gives back what is
 // above it. It is called between batches and does nothing most of the time.
-func (l *leases) balance(ctx context.Context, low func(part int) int64) error {
+func (l *leases) balance(ctx context.Context, low func(lease) int64) error {
 	l.mu.Lock()
 	due := !l.now().Before(l.nextBalance)
 	l.mu.Unlock()
@@ -145,14 +145,10 @@ func (l *leases) balance(ctx context.Context, low func(part int) int64) error {
 	switch {
 	case len(mine) > share:
 		extra := mine[share:]
+		l.drop(partsOf(extra)) // first: if this fails they may be somebody else's all the same
 		if err := l.store.release(ctx, extra); err != nil {
 			return fmt.Errorf("giving back partitions: %w", err)
 		}
-		parts := make([]int, len(extra))
-		for i, le := range extra {
-			parts[i] = le.part
-		}
-		l.drop(parts)
 	case len(mine) < share:
 		begin := l.now()
 		claimed, err := l.store.claim(ctx, l.id, share-len(mine), l.ttl)
@@ -161,7 +157,7 @@ func (l *leases) balance(ctx context.Context, low func(part int) int64) error {
 		}
 		l.mu.Lock()
 		for _, le := range claimed {
-			le.until, le.fresh = begin.Add(l.ttl), true
+			le.until = begin.Add(l.ttl)
 			l.owned[le.part] = le
 		}
 		l.mu.Unlock()
@@ -173,7 +169,7 @@ func (l *leases) balance(ctx context.Context, low func(part int) int64) error {
 }
 
 // release gives everything back at the end of Run.
-func (l *leases) release(ctx context.Context, low func(part int) int64) error {
+func (l *leases) release(ctx context.Context, low func(lease) int64) error {
 	mine := l.all()
 	l.drop(partsOf(mine))
 	if err := l.store.saveLow(ctx, mine, low); err != nil {
@@ -236,7 +232,7 @@ func (s *store) share(ctx context.Context) (share int, err error) {
 func (s *store) claim(ctx context.Context, owner string, n int, ttl time.Duration) (out []lease, err error) {
 	token := uuid.NewString()
 	find := "SELECT part FROM " + s.partitions + " WHERE expires_at IS NULL OR expires_at < " + s.dialect.Now() + " ORDER BY part LIMIT ?" + s.dialect.SkipLocked()
-	take := "UPDATE " + s.partitions + " SET owner = ?, token = ?, expires_at = " + s.dialect.NowPlus(ttl) + " WHERE "
+	take := "UPDATE " + s.partitions + s.byPart + " SET owner = ?, token = ?, expires_at = " + s.dialect.NowPlus(ttl) + " WHERE "
 	if s.dialect.Name() == "mysql" {
 		err = s.transaction(ctx, func(tx *sql.Tx) error { return s.claimFound(ctx, tx, find, take, owner, token, n) })
 	} else {
@@ -278,7 +274,7 @@ func (s *store) renew(ctx context.Context, mine []lease, ttl time.Duration) (kep
 	defer s.leaseMu.Unlock()
 	in, args := s.partsIn("part", mine)
 	where := in + " AND " + tokensIn("token", mine)
-	if _, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+" SET expires_at = "+s.dialect.NowPlus(ttl)+" WHERE "+where, args...); err != nil {
+	if _, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+s.byPart+" SET expires_at = "+s.dialect.NowPlus(ttl)+" WHERE "+where, args...); err != nil {
 		return nil, err
 	}
 	kept = make(map[int]bool, len(mine))
@@ -292,7 +288,7 @@ func (s *store) renew(ctx context.Context, mine []lease, ttl time.Duration) (kep
 }
 
 // saveLow saves where the next owner begins to read.
-func (s *store) saveLow(ctx context.Context, mine []lease, low func(part int) int64) error {
+func (s *store) saveLow(ctx context.Context, mine []lease, low func(lease) int64) error {
 	if len(mine) == 0 {
 		return nil
 	}
@@ -300,14 +296,10 @@ func (s *store) saveLow(ctx context.Context, mine []lease, low func(part int) in
 	defer s.leaseMu.Unlock()
 	var b strings.Builder
 	for _, le := range mine {
-		at := le.low
-		if !le.fresh {
-			at = low(le.part)
-		}
-		fmt.Fprintf(&b, " WHEN %d THEN %d", le.part, at)
+		fmt.Fprintf(&b, " WHEN %d THEN %d", le.part, low(le))
 	}
 	in, args := s.partsIn("part", mine)
-	_, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+" SET low = CASE part"+b.String()+" ELSE low END WHERE "+in+" AND "+tokensIn("token", mine), args...)
+	_, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+s.byPart+" SET low = CASE part"+b.String()+" ELSE low END WHERE "+in+" AND "+tokensIn("token", mine), args...)
 	return err
 }
 
@@ -319,6 +311,6 @@ func (s *store) release(ctx context.Context, mine []lease) error {
 	s.leaseMu.Lock()
 	defer s.leaseMu.Unlock()
 	in, args := s.partsIn("part", mine)
-	_, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+" SET owner = '', token = '', expires_at = NULL WHERE "+in+" AND "+tokensIn("token", mine), args...)
+	_, err := s.exec(ctx, s.db, "UPDATE "+s.partitions+s.byPart+" SET owner = '', token = '', expires_at = NULL WHERE "+in+" AND "+tokensIn("token", mine), args...)
 	return err
 }

@@ -36,7 +36,9 @@ type passResult struct {
 
 // loop makes passes until ctx ends and waits in between. work outlives ctx.
 func (r *Relay) loop(ctx, work context.Context) {
-	p := newPacer(r.config.MinPoll, r.config.MaxPoll)
+	// Partitions change hands at a third of a lease, for which the loop must be awake.
+	longest := r.config.Lease / 3
+	p := newPacer(min(r.config.MinPoll, longest), min(r.config.MaxPoll, longest))
 	if r.wake != nil {
 		sub := r.wake.Subscribe()
 		defer sub.Close()
@@ -70,63 +72,83 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 	}
 	owned := r.leases.current()
 	if len(owned) == 0 {
+		st.outage = 0
 		return passResult{}, nil
+	}
+	// Due events are read before the page, which then has all that stands before them.
+	var due []item
+	var err error
+	if now := time.Now(); !now.Before(st.nextDue) {
+		if due, err = r.store.due(ctx, owned, r.config.BatchSize); err != nil {
+			return passResult{}, err
+		}
+		st.nextDue = now.Add(duePause)
 	}
 	p, err := r.reader.read(ctx, owned, r.config.BatchSize)
 	if err != nil {
 		return passResult{}, err
 	}
-	items := p.items
-	var decisions []decision
-	if now := time.Now(); !now.Before(st.nextDue) {
-		due, err := r.store.due(ctx, owned, r.config.BatchSize)
-		if err != nil {
-			return passResult{}, err
+	items := make([]item, 0, len(due)+len(p.items))
+	for i := range due {
+		if due[i].hasPlace(p) {
+			items = append(items, due[i])
+		} else {
+			st.nextDue = time.Time{}
 		}
-		items = append(due, items...)
-		st.nextDue = now.Add(duePause)
 	}
+	items = append(items, p.items...)
+	var decisions []decision
 	if now := time.Now(); !now.Before(st.nextHeld) {
 		if decisions, err = r.abandoned(ctx, owned); err != nil {
 			return passResult{}, err
 		}
 		st.nextHeld = now.Add(r.config.Lease / 3)
 	}
+	found := len(items)
 	if st.outage > 0 {
 		items = st.probes(items)
 	}
 	outcomes := r.sender.send(work, ctx.Done(), items)
 	decided, done := r.decide(ctx, st, outcomes)
 	decisions = append(decisions, decided...)
+	if st.outage > 0 && len(p.items) >= r.config.BatchSize && len(byKey(p.items)) <= probeKeys {
+		decisions = append(decisions, r.asides(st, outcomes)...)
+	}
 	var s settlement
 	if len(decisions) > 0 {
-		// Recorded even if work has ended meanwhile: what is published must not be published again.
-		end, cancel := context.WithTimeout(context.WithoutCancel(work), r.config.ShutdownTimeout)
-		defer cancel()
-		if s, err = r.settle(end, owned, decisions); err != nil {
+		if s, err = r.settle(ctx, owned, decisions); err != nil {
+			// It may have been committed all the same, and then keys are released.
+			for _, d := range decisions {
+				if d.item.head {
+					r.reader.fallBack(d.item.Part, d.item.Seq)
+				}
+			}
 			return passResult{}, err
 		}
 		r.leases.drop(s.lost)
 	}
 	r.reader.settled(p, s)
-	return passResult{found: len(items), published: done}, nil
+	return passResult{found: found, published: done}, nil
 }
 
 // settleTries is how often outcomes are offered to the database before the relay gives up and, with
 // its leases run out or its next pass, publishes the events again.
 const settleTries = 5
 
-// settle records decisions, again if the database fails: a lost settlement means duplicates.
+// settle records decisions, even if ctx has ended and again if the database fails: what is
+// published must not be published again. After ctx has ended it gives up at the shutdown timeout.
 func (r *Relay) settle(ctx context.Context, owned []lease, decisions []decision) (settlement, error) {
+	begin := time.Now()
+	after := context.WithoutCancel(ctx)
 	for n := 1; ; n++ {
-		s, err := r.settler.settle(ctx, owned, decisions)
-		if err == nil || n == settleTries {
+		try, cancel := context.WithTimeout(after, r.config.ShutdownTimeout)
+		s, err := r.settler.settle(try, owned, decisions)
+		cancel()
+		if err == nil || n == settleTries || (ctx.Err() != nil && time.Since(begin) >= r.config.ShutdownTimeout) {
 			return s, err
 		}
 		r.log(ctx, slog.LevelError, "relay could not record what it published and tries again", err)
-		if !sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, n)) {
-			return s, err
-		}
+		sleep(after, backoff(r.config.MinBackoff, maxDatabasePause, n))
 	}
 }
 
@@ -165,14 +187,25 @@ func (r *Relay) decide(ctx context.Context, st *loopState, outcomes []outcome) (
 			slog.String("aggregate_type", o.item.AggregateType), slog.Int("attempts", o.item.Attempts+1),
 			slog.Bool("parked", d.verdict == park), slog.Any("error", o.err))
 	}
-	switch {
-	case done > 0:
+	if done > 0 || uncharged == 0 {
 		st.outage = 0
-	case uncharged > 0:
+	} else {
 		st.outage++
 		r.log(ctx, slog.LevelWarn, "relay publishes nothing; nothing is charged to the events while the broker seems away", last)
 	}
 	return decisions, done
+}
+
+// asides decides to let the aggregates wait that fill a whole page and can't be published: behind them
+// others may stand that can, which would show that there is no outage. Nothing is charged.
+func (r *Relay) asides(st *loopState, outcomes []outcome) (out []decision) {
+	for _, o := range outcomes {
+		if _, charged := r.judge(o); o.err != nil && !charged {
+			after := backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage)
+			out = append(out, decision{item: o.item, verdict: setAside, after: after, err: errorText(o.err)})
+		}
+	}
+	return out
 }
 
 // judge says what becomes of a failed attempt, and whether it is charged to the event.

@@ -9,6 +9,8 @@ type marks struct {
 }
 
 type partMarks struct {
+	// token is the lease for which the marks hold.
+	token   string
 	low     int64
 	waiting []mark // ascending in both
 }
@@ -20,40 +22,39 @@ const maxWaiting = 256
 
 func newMarks() *marks { return &marks{parts: map[int]*partMarks{}} }
 
-// keep forgets partitions that are not leased any more and takes in new ones
-// with the low mark that their last owner saved.
+// keep takes in new leases with the low mark that the last owner saved. While a
+// token is the same nobody else had the partition, even if the lease has run out in between
+// and was renewed, so its marks stay.
 func (m *marks) keep(leases []lease) {
-	owned := make(map[int]bool, len(leases))
 	for _, l := range leases {
-		owned[l.part] = true
-		if p := m.parts[l.part]; p == nil || l.fresh {
-			m.parts[l.part] = &partMarks{low: l.low}
-		}
-	}
-	for part := range m.parts {
-		if !owned[part] {
-			delete(m.parts, part)
+		if p := m.parts[l.part]; p == nil || p.token != l.token {
+			m.parts[l.part] = &partMarks{token: l.token, low: l.low}
 		}
 	}
 }
 
-func (m *marks) low(part int) int64 {
-	if p := m.parts[part]; p != nil {
+func (m *marks) low(l lease) int64 {
+	if p := m.parts[l.part]; p != nil && p.token == l.token {
 		return p.low
 	}
-	return 0
+	return l.low
 }
 
-// minLow is the least low mark of all partitions.
-func (m *marks) minLow() int64 {
-	first := true
-	var low int64
-	for _, p := range m.parts {
-		if first || p.low < low {
-			low, first = p.low, false
-		}
+// minLow is the least low mark of the leased partitions.
+func (m *marks) minLow(leases []lease) int64 {
+	low := m.low(leases[0])
+	for _, l := range leases[1:] {
+		low = min(low, m.low(l))
 	}
 	return low
+}
+
+// fallBack begins again at seq, behind which events of a released key stand.
+func (m *marks) fallBack(part int, seq int64) {
+	if p := m.parts[part]; p != nil {
+		p.low = min(p.low, seq-1)
+		p.waiting = nil
+	}
 }
 
 // advance moves the low mark to the last waiting mark that is allowed: its stamp
@@ -83,10 +84,36 @@ func (p *partMarks) wait(stamp, seq int64) {
 	p.waiting = append(p.waiting, mark{stamp, seq})
 }
 
-// fallBack begins again at seq, behind which events of a released key stand.
-func (p *partMarks) fallBack(seq int64) {
-	p.low = min(p.low, seq-1)
-	p.waiting = nil
+// move advances the marks by what a page and its settlement showed, and adds a new
+// one with the given stamp unless it is 0.
+func (m *marks) move(p page, s settlement, stamp int64) {
+	open := firstOpen(p, s)
+	highest := int64(0)
+	for i := range p.items {
+		highest = max(highest, p.items[i].Seq)
+	}
+	// A full page may not have reached a partition of which a key was released.
+	for part, from := range s.released {
+		m.fallBack(part, from)
+	}
+	for part, covered := range p.covered {
+		pm := m.parts[part]
+		if _, released := s.released[part]; pm == nil || released {
+			continue
+		}
+		limit := covered
+		if at, ok := open[part]; ok {
+			limit = min(limit, at-1)
+		}
+		horizon := p.horizon
+		if bound, ok := p.bounds[part]; ok {
+			limit = min(limit, bound)
+		}
+		pm.advance(horizon, limit)
+		if stamp != 0 {
+			pm.wait(stamp, min(limit, highest))
+		}
+	}
 }
 
 // firstOpen is, by partition, the least number of a page that is neither settled nor held.
@@ -94,7 +121,7 @@ func firstOpen(p page, s settlement) map[int]int64 {
 	open := map[int]int64{}
 	for i := range p.items {
 		it := &p.items[i]
-		if s.done[it.Seq] || s.held[it.key()] {
+		if head, held := s.held[it.key()]; s.done[it.Seq] || held && it.Seq >= head {
 			continue
 		}
 		if at, ok := open[it.Part]; !ok || it.Seq < at {

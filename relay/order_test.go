@@ -51,10 +51,13 @@ func TestOrderWithLateCommits(t *testing.T) {
 		for range orderRelays {
 			other := db.Open(t)
 			limitPool(t, other)
-			stops = append(stops, start(t, other, pub, relay.Config{Lease: 3 * time.Second}))
+			stops = append(stops, start(t, other, pub, relay.Config{Lease: time.Minute}))
 		}
 		total := writeAccounts(t, db)
 		pub.wait(t, total)
+		eventually(t, "everything is settled", func() bool {
+			return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
+		})
 		for _, stop := range stops {
 			stop()
 		}

@@ -12,13 +12,18 @@ import (
 // RouterPlugin ties the relay to a Watermill router: it starts with the router's
 // Run and is drained before that returns, however the router is stopped. Use it
 // as router.AddPlugin(r.RouterPlugin). The relay shows as a consumer handler
-// named "gormoutbox_relay_<ID>", which never gets a message; a relay whose Run ends with
-// an error ends that handler.
+// named "gormoutbox_relay_<ID>", which never gets a message. The router's Run returns an
+// error if the tables are not what the relay needs; a relay whose Run ends with an error later ends that handler.
 //
 // The router's CloseTimeout must be longer than Config.ShutdownTimeout.
 func (r *Relay) RouterPlugin(router *message.Router) error {
 	if router == nil {
 		return &ConfigError{"router", "it is nil", "pass a Watermill router"}
+	}
+	// Not in Subscribe, whose error leaves goroutines of the router behind. A database that is away does
+	// not keep the router from starting; Run waits for it.
+	if err := r.mismatch(context.Background()); err != nil {
+		return err
 	}
 	router.AddConsumerHandler("gormoutbox_relay_"+r.config.ID, r.config.Table, &lifecycle{relay: r, done: make(chan struct{})},
 		func(*message.Message) error { return nil })

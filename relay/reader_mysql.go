@@ -40,7 +40,7 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 	r.keep(leases)
 	p := page{covered: make(map[int]int64, len(leases)), horizon: r.stamp() - r.window.Microseconds()}
 	// The look comes before the read: what commits in between is found by the read.
-	bound, err := r.look(ctx, p.horizon)
+	bound, err := r.look(ctx, leases, p.horizon)
 	if err != nil {
 		return page{}, fmt.Errorf("looking for transactions in flight: %w", err)
 	}
@@ -60,12 +60,13 @@ func (r *mysqlReader) settled(p page, s settlement) { r.move(p, s, r.stamp()) }
 
 // look returns the number up to which nothing is in flight, at most the highest
 // mark that is old enough, and -1 if there is none or the last look was a moment ago.
-func (r *mysqlReader) look(ctx context.Context, horizon int64) (int64, error) {
+func (r *mysqlReader) look(ctx context.Context, leases []lease, horizon int64) (int64, error) {
 	if now := r.stamp(); now-r.looked < lookEvery.Microseconds() {
 		return -1, nil
 	}
 	ready, low := int64(-1), int64(math.MaxInt64)
-	for _, p := range r.parts {
+	for _, l := range leases {
+		p := r.parts[l.part]
 		for _, w := range p.waiting {
 			if w.stamp <= horizon {
 				ready = max(ready, w.seq)

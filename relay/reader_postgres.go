@@ -41,7 +41,7 @@ func (r *postgresReader) read(ctx context.Context, leases []lease, limit int) (p
 	parts, lows := make([]int64, n), make([]int64, n)
 	for i := range n {
 		l := leases[(r.first+i)%n]
-		parts[i], lows[i] = int64(l.part), r.marks.low(l.part)
+		parts[i], lows[i] = int64(l.part), r.marks.low(l)
 	}
 	p := page{covered: make(map[int]int64, n)}
 	args := []any{dialect.IntArray(parts), dialect.IntArray(lows), limit, limit}
@@ -82,35 +82,3 @@ func (r *postgresReader) cover(p *page, parts []int64, limit int) {
 
 // settled implements reader.
 func (r *postgresReader) settled(p page, s settlement) { r.move(p, s, s.stamp) }
-
-// move advances the marks by what a page and its settlement showed, and adds a new
-// one with the given stamp unless it is 0.
-func (m *marks) move(p page, s settlement, stamp int64) {
-	open := firstOpen(p, s)
-	highest := int64(0)
-	for i := range p.items {
-		highest = max(highest, p.items[i].Seq)
-	}
-	for part, covered := range p.covered {
-		pm := m.parts[part]
-		if pm == nil {
-			continue
-		}
-		if from, ok := s.released[part]; ok {
-			pm.fallBack(from)
-			continue
-		}
-		limit := covered
-		if at, ok := open[part]; ok {
-			limit = min(limit, at-1)
-		}
-		horizon := p.horizon
-		if bound, ok := p.bounds[part]; ok {
-			limit = min(limit, bound)
-		}
-		pm.advance(horizon, limit)
-		if stamp != 0 {
-			pm.wait(stamp, min(limit, highest))
-		}
-	}
-}

@@ -34,7 +34,7 @@ func (r *sqliteReader) settled(p page, s settlement) {
 func (s *store) readBySeq(ctx context.Context, m *marks, leases []lease, limit int, p *page) error {
 	in, args := s.partsIn("e.part", leases)
 	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND " + in + " AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
-	args = append([]any{m.minLow()}, args...)
+	args = append([]any{m.minLow(leases)}, args...)
 	if err := s.scanItems(ctx, query, append(args, limit), &p.items); err != nil {
 		return fmt.Errorf("reading events: %w", err)
 	}

@@ -47,8 +47,11 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 		errs = append(errs, &ConfigError{"db", err.Error(), "pass an open *gorm.DB of a supported database"})
 		return nil, errors.Join(errs...)
 	}
-	plugin, err := gormoutbox.On(db)
-	if err != nil && !errors.Is(err, gormoutbox.ErrNotRegistered) && config.Table == "" {
+	if isTransaction(db) {
+		errs = append(errs, &ConfigError{"db", "it is a transaction, which ends before the relay", "pass the *gorm.DB from gorm.Open"})
+	}
+	plugin, err := pluginFor(db, config.Table)
+	if err != nil {
 		errs = append(errs, &ConfigError{"Table", err.Error(), "say which table this relay is for"})
 	}
 	if config.Table == "" && plugin != nil {
@@ -77,6 +80,35 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 		r.reader = newSQLiteReader(s)
 	}
 	return r, nil
+}
+
+func isTransaction(db *gorm.DB) bool {
+	pool := db.Statement.ConnPool
+	if _, ok := pool.(gorm.TxCommitter); !ok {
+		return false
+	}
+	switch pool.(type) {
+	case gorm.TxBeginner, gorm.ConnPoolBeginner:
+		return false // a pool that can do both, as that of the sharding plugin
+	}
+	return true
+}
+
+// pluginFor finds the plugin that writes to the table, nil if there is none.
+func pluginFor(db *gorm.DB, table string) (*gormoutbox.Plugin, error) {
+	if table != "" {
+		for _, plugin := range db.Plugins {
+			if p, ok := plugin.(*gormoutbox.Plugin); ok && p.Tables().Events == table {
+				return p, nil
+			}
+		}
+		return nil, nil
+	}
+	plugin, err := gormoutbox.On(db)
+	if errors.Is(err, gormoutbox.ErrNotRegistered) {
+		return nil, nil
+	}
+	return plugin, err
 }
 
 // Run publishes until ctx ends. It then reads no more events, waits for the
@@ -127,9 +159,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) check(ctx context.Context) error {
 	for n := 1; ; n++ {
 		err := gormoutbox.CheckTable(ctx, r.db, r.config.Table)
-		var schema *gormoutbox.SchemaError
-		var config *gormoutbox.ConfigError
-		if err == nil || errors.As(err, &schema) || errors.As(err, &config) {
+		if err == nil || incurable(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -142,9 +172,26 @@ func (r *Relay) check(ctx context.Context) error {
 	}
 }
 
-// heartbeat renews the leases while the loop may be waiting for a publisher.
+// mismatch looks once at the tables and returns what no waiting can cure.
+func (r *Relay) mismatch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Lease)
+	defer cancel()
+	if err := gormoutbox.CheckTable(ctx, r.db, r.config.Table); incurable(err) {
+		return err
+	}
+	return nil
+}
+
+func incurable(err error) bool {
+	var schema *gormoutbox.SchemaError
+	var config *gormoutbox.ConfigError
+	return errors.As(err, &schema) || errors.As(err, &config)
+}
+
+// heartbeat renews the leases while the loop may be waiting for a publisher. The
+// first beat tells the others that there is one more to share with.
 func (r *Relay) heartbeat(ctx context.Context) {
-	for sleep(ctx, r.config.Lease/3) {
+	for ok := true; ok; ok = sleep(ctx, r.config.Lease/3) {
 		c, cancel := context.WithTimeout(ctx, r.config.Lease)
 		err := r.leases.renew(c)
 		cancel()

@@ -17,8 +17,10 @@ type reader interface {
 	read(ctx context.Context, leases []lease, limit int) (page, error)
 	// settled tells what became of a page, so that the next read may begin later.
 	settled(p page, s settlement)
+	// fallBack makes the next read of a partition begin at seq or before.
+	fallBack(part int, seq int64)
 	// low is where the next read of a partition begins, to be saved for its next owner.
-	low(part int) int64
+	low(l lease) int64
 }
 
 // sender publishes events, in order within each aggregate.
@@ -46,6 +48,12 @@ func (it *item) key() laneKey {
 		return laneKey{id: it.ID.String()}
 	}
 	return laneKey{it.AggregateType, it.AggregateID}
+}
+
+// hasPlace says whether a due event can go with a page. One that was delayed takes its place in
+// the order of its aggregate: the page must reach it.
+func (it *item) hasPlace(p page) bool {
+	return it.head || it.AggregateType == "" || it.Seq <= p.covered[it.Part]
 }
 
 type laneKey struct{ aggregateType, id string }
@@ -76,6 +84,8 @@ const (
 	published verdict = iota
 	retryLater
 	park
+	// setAside lets an aggregate wait without charging its event, so that others are read.
+	setAside
 	// release lets an aggregate go on whose head was settled or deleted by somebody else.
 	release
 )
@@ -97,8 +107,8 @@ type settlement struct {
 	stamp int64
 	// done are the numbers that are settled or held now.
 	done map[int64]bool
-	// held has the aggregates that wait now; events behind their heads count as dealt with.
-	held map[laneKey]bool
+	// held has the aggregates that wait now, with the number of the head; the events from there on count as dealt with.
+	held map[laneKey]int64
 	// released has the partitions of keys that go on now, with the number from which to read again.
 	released map[int]int64
 	// lost are partitions whose lease was lost before the outcomes could be recorded.

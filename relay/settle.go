@@ -21,7 +21,7 @@ const maxError = 2000
 // lost its lease records nothing about keys that others have gone on with. MySQL and MariaDB always take
 // the transaction: at their default isolation an UPDATE locks gaps, and writers would run into them.
 func (s *store) settle(ctx context.Context, leases []lease, decisions []decision) (settlement, error) {
-	out := settlement{done: make(map[int64]bool, len(decisions)), held: map[laneKey]bool{}, released: map[int]int64{}}
+	out := settlement{done: make(map[int64]bool, len(decisions)), held: map[laneKey]int64{}, released: map[int]int64{}}
 	simple := true
 	items := make([]*item, len(decisions))
 	for i, d := range decisions {
@@ -30,7 +30,7 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 	}
 	var err error
 	if simple && s.dialect.Name() != "mysql" {
-		err = s.settlePublished(ctx, s.db, leases, items, &out)
+		err = s.settleSimple(ctx, leases, items, &out)
 	} else {
 		err = s.settleAll(ctx, leases, decisions, &out)
 	}
@@ -40,10 +40,36 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 	return out, nil
 }
 
-// settlePublished marks events as published, if their partition is still ours.
-func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, items []*item, out *settlement) error {
-	if len(items) == 0 {
-		return nil
+// settleSimple settles published events of aggregates that are not held.
+func (s *store) settleSimple(ctx context.Context, leases []lease, items []*item, out *settlement) error {
+	n, err := s.settlePublished(ctx, s.db, leases, items, out)
+	if err != nil || n == int64(len(items)) {
+		return err
+	}
+	// A row is missing or a lease is lost.
+	ours, err := s.ours(ctx, s.db, leases, "")
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		if !ours[it.Part] {
+			delete(out.done, it.Seq)
+			out.lose(it.Part)
+		}
+	}
+	return nil
+}
+
+func (s *settlement) lose(part int) {
+	if !slices.Contains(s.lost, part) {
+		s.lost = append(s.lost, part)
+	}
+}
+
+// settlePublished marks events as published, if their partition is still ours, and says how many.
+func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, items []*item, out *settlement) (n int64, err error) {
+	if len(items) == 0 && s.dialect.Name() != "postgres" {
+		return 0, nil // there the stamp is needed
 	}
 	seqs, parts := make([]int64, len(items)), make([]int64, len(items))
 	for i, it := range items {
@@ -57,17 +83,16 @@ func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, i
 		if s.dialect.Name() == "sqlite" {
 			where += " AND part IN (SELECT part FROM " + s.partitions + " WHERE " + tokensIn("token", leases) + ")"
 		}
-		_, err := s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+set+where, args...)
-		return err
+		return s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+set+where, args...)
 	}
 	// The transaction's id is the stamp of the low marks, see postgresReader.
 	query := "WITH u AS (UPDATE " + s.events + " e" + set + " FROM unnest(?::int[], ?::bigint[]) AS k (part, seq), " + s.partitions +
 		" p WHERE e.part = k.part AND e.seq = k.seq AND p.part = k.part AND " + tokensIn("p.token", leases) + " RETURNING 1)" +
 		" SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
-	return s.query(ctx, q, query, []any{dialect.IntArray(parts), dialect.IntArray(seqs)}, func(rows *sql.Rows) error {
-		var n int64
+	err = s.query(ctx, q, query, []any{dialect.IntArray(parts), dialect.IntArray(seqs)}, func(rows *sql.Rows) error {
 		return rows.Scan(&n, &out.stamp)
 	})
+	return n, err
 }
 
 // settleAll records a mixture of outcomes in one transaction.
@@ -82,9 +107,7 @@ func (s *store) settleAll(ctx context.Context, leases []lease, decisions []decis
 		var done []*item
 		for _, d := range decisions {
 			if !ours[d.item.Part] {
-				if !slices.Contains(out.lost, d.item.Part) {
-					out.lost = append(out.lost, d.item.Part)
-				}
+				out.lose(d.item.Part)
 				continue
 			}
 			switch d.verdict {
@@ -102,23 +125,29 @@ func (s *store) settleAll(ctx context.Context, leases []lease, decisions []decis
 				return err
 			}
 		}
-		return s.settlePublished(ctx, tx, leases, done, out)
+		_, err = s.settlePublished(ctx, tx, leases, done, out)
+		return err
 	})
 }
 
 // lockPartitions locks the rows of our partitions and says which are still ours.
 func (s *store) lockPartitions(ctx context.Context, tx *sql.Tx, leases []lease) (map[int]bool, error) {
-	ours := make(map[int]bool, len(leases))
-	in, args := s.partsIn("part", leases)
-	where := " WHERE " + in + " AND " + tokensIn("token", leases)
 	if s.dialect.Name() == "sqlite" {
 		// A write first: a transaction that has read can't become a writer behind another one.
-		if _, err := s.exec(ctx, tx, "UPDATE "+s.partitions+" SET low = low"+where, args...); err != nil {
+		in, args := s.partsIn("part", leases)
+		if _, err := s.exec(ctx, tx, "UPDATE "+s.partitions+" SET low = low WHERE "+in, args...); err != nil {
 			return nil, err
 		}
 	}
-	query := "SELECT part FROM " + s.partitions + where + " ORDER BY part" + s.dialect.ForUpdate()
-	err := s.query(ctx, tx, query, args, func(rows *sql.Rows) error {
+	return s.ours(ctx, tx, leases, s.dialect.ForUpdate())
+}
+
+// ours says which of the leases are still in the table.
+func (s *store) ours(ctx context.Context, q execer, leases []lease, lock string) (map[int]bool, error) {
+	ours := make(map[int]bool, len(leases))
+	in, args := s.partsIn("part", leases)
+	query := "SELECT part FROM " + s.partitions + s.byPart + " WHERE " + in + " AND " + tokensIn("token", leases) + " ORDER BY part" + lock
+	err := s.query(ctx, q, query, args, func(rows *sql.Rows) error {
 		var part int
 		err := rows.Scan(&part)
 		ours[part] = true
@@ -130,7 +159,12 @@ func (s *store) lockPartitions(ctx context.Context, tx *sql.Tx, leases []lease) 
 // recordFailure charges an attempt and says what the event, or its aggregate, waits for.
 func (s *store) recordFailure(ctx context.Context, tx *sql.Tx, d decision, out *settlement) error {
 	it := d.item
-	set := "attempts = attempts + 1, last_error = ?"
+	// Not "attempts + 1": a settlement whose commit is not known to have happened is repeated.
+	attempts := it.Attempts + 1
+	if d.verdict == setAside {
+		attempts = it.Attempts
+	}
+	set := "attempts = ?, last_error = ?"
 	alone := it.AggregateType == ""
 	switch {
 	case d.verdict == park:
@@ -141,7 +175,7 @@ func (s *store) recordFailure(ctx context.Context, tx *sql.Tx, d decision, out *
 	default:
 		set += ", parked_at = NULL"
 	}
-	if _, err := s.exec(ctx, tx, "UPDATE "+s.events+" SET "+set+" WHERE part = ? AND seq = ?", d.err, it.Part, it.Seq); err != nil {
+	if _, err := s.exec(ctx, tx, "UPDATE "+s.events+" SET "+set+" WHERE part = ? AND seq = ?", attempts, d.err, it.Part, it.Seq); err != nil {
 		return err
 	}
 	out.done[it.Seq] = true
@@ -163,14 +197,24 @@ func (s *store) recordFailure(ctx context.Context, tx *sql.Tx, d decision, out *
 // hold makes the aggregate wait. Events behind are not read any more and count as dealt with:
 // when the key is released, reading begins at the held event again.
 func (s *store) hold(ctx context.Context, tx *sql.Tx, it *item, until, reason string, out *settlement) error {
-	out.held[it.key()] = true
+	out.held[it.key()] = it.Seq
+	if !it.head {
+		// It may stand before the head that the aggregate waited for, which then is no longer parked but behind.
+		_, err := s.exec(ctx, tx, "UPDATE "+s.events+" SET parked_at = NULL WHERE part = ? AND seq = (SELECT seq FROM "+s.held+
+			" WHERE aggregate_type = ? AND aggregate_id = ? AND seq > ?)", it.Part, it.AggregateType, it.AggregateID, it.Seq)
+		if err != nil {
+			return err
+		}
+	}
 	n, err := s.exec(ctx, tx, "UPDATE "+s.held+" SET until = "+until+", reason = ?, request = '', seq = ? WHERE aggregate_type = ? AND aggregate_id = ?",
 		reason, it.Seq, it.AggregateType, it.AggregateID)
 	if err != nil || n > 0 {
 		return err
 	}
-	_, err = s.exec(ctx, tx, "INSERT INTO "+s.held+" (aggregate_type, aggregate_id, part, seq, until, reason) VALUES (?, ?, ?, ?, "+until+", ?)",
-		it.AggregateType, it.AggregateID, it.Part, it.Seq, reason)
+	// MySQL counts changed rows only, so the row may be there.
+	_, err = s.exec(ctx, tx, "INSERT INTO "+s.held+" (aggregate_type, aggregate_id, part, seq, until, reason) SELECT ?, ?, ?, ?, "+until+
+		", ? FROM (SELECT 1 AS one) o WHERE NOT EXISTS (SELECT 1 FROM "+s.held+" WHERE aggregate_type = ? AND aggregate_id = ?)",
+		it.AggregateType, it.AggregateID, it.Part, it.Seq, reason, it.AggregateType, it.AggregateID)
 	return err
 }
 

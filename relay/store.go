@@ -23,8 +23,9 @@ type store struct {
 	dialect dialect.Dialect
 	// Quoted names.
 	events, partitions, held, relays string
-	// bySeq is the hint for MySQL to find events by number.
-	bySeq string
+	// bySeq is the hint for MySQL to find events by number, byPart that to find partitions one by one: an
+	// UPDATE that scans the small table instead locks the rows of other relays, too.
+	bySeq, byPart string
 	// leaseMu keeps renewals and settlements, which lock rows of the same table, from locking each other out.
 	leaseMu sync.Mutex
 }
@@ -36,6 +37,7 @@ func newStore(db *sql.DB, d dialect.Dialect, t gormoutbox.Tables) *store {
 	}
 	if d.Name() == "mysql" {
 		_, events := dialect.SplitName(t.Events)
+		s.byPart = " FORCE INDEX (PRIMARY)"
 		s.bySeq = " FORCE INDEX (" + d.Quote(events+"_seq") + ")"
 	}
 	return s
@@ -138,11 +140,15 @@ func (s *store) scanItems(ctx context.Context, query string, args []any, into *[
 	})
 }
 
-// notHeld is the condition that the event's aggregate does not wait, so that events
-// behind a held one are not even read.
+// notHeld is the condition that the event does not stand behind a held one of its
+// aggregate, so that those are not even read. An event before the held one is: it was committed
+// later because its writer was not serialized, or the held one was delayed.
 func (s *store) notHeld() string {
-	return "NOT EXISTS (SELECT 1 FROM " + s.held + " h WHERE h.aggregate_type = e.aggregate_type AND h.aggregate_id = e.aggregate_id)"
+	return "NOT EXISTS (SELECT 1 FROM " + s.held + " h WHERE h.aggregate_type = e.aggregate_type AND h.aggregate_id = e.aggregate_id AND h.seq <= e.seq)"
 }
+
+// now is the database's clock, read once a statement, so that an index can be searched by it.
+func (s *store) now() string { return "(SELECT " + s.dialect.Now() + ")" }
 
 // pending is the condition that an event is to be published as soon as possible.
 func (s *store) pending() string {
