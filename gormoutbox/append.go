@@ -18,6 +18,9 @@ import (
 // Order: events of one aggregate are published in commit order only if the
 // database serializes their writers. Change or lock the aggregate's row before.
 func Append(tx *gorm.DB, events ...Event) error {
+	if tx != nil && tx.Error != nil {
+		return failedBefore(tx) // a handle that says why it can't be used, such as dedup.Tx outside of its middleware
+	}
 	p, err := On(tx)
 	if err != nil {
 		return err
@@ -35,7 +38,7 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 		return err
 	}
 	if tx.Error != nil {
-		return fmt.Errorf("gormoutbox: append on a failed *gorm.DB: %w", tx.Error)
+		return failedBefore(tx)
 	}
 	if len(events) == 0 || tx.DryRun {
 		return nil
@@ -55,6 +58,10 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 	}
 	p.hub.wake(false)
 	return nil
+}
+
+func failedBefore(tx *gorm.DB) error {
+	return fmt.Errorf("gormoutbox: append on a failed *gorm.DB: %w", tx.Error)
 }
 
 func (in *instance) append(tx *gorm.DB, events []Event) error {
