@@ -19,6 +19,8 @@ package gormoutbox
 //   - version=TEXT: the event_version header. Defaults to none.
 //   - key=COLUMN: the column (or Go field) with the aggregate id. Defaults to the primary key.
 //
+// Only the type that declares the field is annotated, not one that embeds it.
+//
 // Options of other fields: "-" leaves the field out of payload, changed columns
 // and errors; "plain" lets a field with a serializer that is not GORM's own into
 // the payload as the serializer decodes it.

@@ -38,7 +38,7 @@ func TestAnOutageChargesNothingAndEndsByItself(t *testing.T) {
 			return nil
 		}
 		c := quick()
-		c.Classify, c.MaxAttempts = nil, 2
+		c.Classify, c.MaxAttempts = nil, 10
 		start(t, g, pub, c)
 		for v := range each {
 			var events []gormoutbox.Event
@@ -52,7 +52,9 @@ func TestAnOutageChargesNothingAndEndsByItself(t *testing.T) {
 		away.Store(false)
 		pub.wait(t, keys*each)
 		checkOrder(t, pub.payloads(), keys*each)
-		untouched(t, func(q string) int { return countRows(t, g, q) })
+		// The pass in which the broker comes back may charge what failed in it: others were published since.
+		assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE attempts > 1 OR parked_at IS NOT NULL"))
+		eventually(t, "nothing waits", func() bool { return countRows(t, g, "SELECT COUNT(*) FROM outbox_held") == 0 })
 	})
 }
 
