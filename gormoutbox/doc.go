@@ -17,5 +17,10 @@
 // within the transaction. A write that can't be captured truly is refused with a
 // *CaptureError before it is made. Domain events are written with Append.
 //
+// Not seen are Exec and Raw, what the database itself does (ON DELETE CASCADE,
+// triggers), and writes to a model's table that bypass the model before the model
+// was used or given in Config.Models; later ones are refused. MySQL and MariaDB do not count
+// rows that already had the values, so a save that changes nothing is no update there.
+//
 // The rows are published by package relay.
 package gormoutbox

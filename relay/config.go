@@ -139,9 +139,13 @@ func (c Config) validate() error {
 		value time.Duration
 		least time.Duration
 	}{
-		{"Lease", c.Lease, 100 * time.Millisecond}, {"MinPoll", c.MinPoll, time.Millisecond}, {"MaxPoll", c.MaxPoll, time.Millisecond},
-		{"MinBackoff", c.MinBackoff, time.Millisecond}, {"MaxBackoff", c.MaxBackoff, time.Millisecond},
-		{"ShutdownTimeout", c.ShutdownTimeout, time.Millisecond}, {"SettleWindow", c.SettleWindow, time.Millisecond},
+		{"Lease", c.Lease, 100 * time.Millisecond},
+		{"MinPoll", c.MinPoll, time.Millisecond},
+		{"MaxPoll", c.MaxPoll, time.Millisecond},
+		{"MinBackoff", c.MinBackoff, time.Millisecond},
+		{"MaxBackoff", c.MaxBackoff, time.Millisecond},
+		{"ShutdownTimeout", c.ShutdownTimeout, time.Millisecond},
+		{"SettleWindow", c.SettleWindow, time.Millisecond},
 	} {
 		if d.value < d.least {
 			fail(d.field, fmt.Sprintf("%s is too short", d.value), fmt.Sprintf("use at least %s, or 0 for the default", d.least))

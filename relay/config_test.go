@@ -2,7 +2,6 @@ package relay_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -140,5 +139,5 @@ func TestRunOnce(t *testing.T) {
 	require.NoError(t, r.Run(ctx), "a context that has ended is a stop")
 	require.ErrorIs(t, r.Run(t.Context()), relay.ErrRunning)
 	assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_partitions WHERE owner <> ''"))
-	assert.False(t, errors.Is(relay.ErrRunning, relay.ErrShutdownTimeout))
+	assert.NotErrorIs(t, relay.ErrRunning, relay.ErrShutdownTimeout)
 }

@@ -19,13 +19,13 @@ import (
 )
 
 // migrated is a fresh database with a relay on it that does not run.
-func migrated(t testing.TB, db testenv.Database, config Config, publish publishFunc) (*gorm.DB, *Relay) {
+func migrated(t testing.TB, db testenv.Database, config Config) (*gorm.DB, *Relay) {
 	t.Helper()
 	g := db.Open(t)
 	require.NoError(t, g.Use(gormoutbox.New(gormoutbox.Config{})))
 	require.NoError(t, gormoutbox.Migrate(t.Context(), g))
 	config.Logger = slog.New(slog.DiscardHandler)
-	r, err := New(g, publish, config)
+	r, err := New(g, publishFunc(nil), config)
 	require.NoError(t, err)
 	return g, r
 }
@@ -46,13 +46,13 @@ func number(t testing.TB, g *gorm.DB, query string) (n int64) {
 func TestClaimsAtOnceNeverOverlap(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		_, r := migrated(t, db, Config{}, nil)
+		_, r := migrated(t, db, Config{})
 		var mu sync.Mutex
 		owner := map[int]int{}
 		var wg sync.WaitGroup
 		for w := range 6 {
 			wg.Go(func() {
-				random := rand.New(rand.NewPCG(uint64(w), 1)) //nolint:gosec // a seeded test
+				random := rand.New(rand.NewPCG(uint64(w), 1))
 				ctx := context.WithoutCancel(t.Context())
 				for range 15 {
 					got, err := r.store.claim(ctx, fmt.Sprint(w), 1+random.IntN(30), time.Minute)
@@ -90,7 +90,7 @@ func TestClaimsAtOnceNeverOverlap(t *testing.T) {
 func TestClaimsThatRace(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		_, r := migrated(t, db, Config{}, nil)
+		_, r := migrated(t, db, Config{})
 		start := make(chan struct{})
 		got := make([][]lease, 8)
 		var wg sync.WaitGroup
@@ -119,7 +119,7 @@ func TestClaimsThatRace(t *testing.T) {
 func TestTheTokenGuardsEverySettlement(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		g, r := migrated(t, db, Config{}, nil)
+		g, r := migrated(t, db, Config{})
 		for i, v := range []verdict{published, retryLater, park, setAside, release} {
 			mine, err := r.store.claim(t.Context(), "me", 1000, time.Minute)
 			require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestTheTokenGuardsEverySettlement(t *testing.T) {
 func TestASettlementTwice(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		g, r := migrated(t, db, Config{}, nil)
+		g, r := migrated(t, db, Config{})
 		mine, err := r.store.claim(t.Context(), "me", 1000, time.Minute)
 		require.NoError(t, err)
 		write(t, g, "done", "done")
@@ -194,7 +194,7 @@ func TestASettlementTwice(t *testing.T) {
 func TestReleasingLowersTheSavedMark(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		g, r := migrated(t, db, Config{}, nil)
+		g, r := migrated(t, db, Config{})
 		write(t, g, "k", "0")
 		mine, err := r.store.claim(t.Context(), "me", 1000, time.Minute)
 		require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestLanesStopWhenTheLeaseIsTaken(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
 		entered, leave := make(chan struct{}, 1), make(chan struct{})
-		g, r := migrated(t, db, Config{Lease: 900 * time.Millisecond, Classify: func(error) Class { return Retryable }}, nil)
+		g, r := migrated(t, db, Config{Lease: 900 * time.Millisecond, Classify: func(error) Class { return Retryable }})
 		published := make(chan string, 10)
 		r.lanes.publisher = publishFunc(func(msg *message.Message) error {
 			published <- string(msg.Payload)

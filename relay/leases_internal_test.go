@@ -32,7 +32,7 @@ func TestALeaseEndsByTheProcessesOwnClock(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		g, r := migrated(t, db, Config{Lease: time.Minute}, nil)
+		g, r := migrated(t, db, Config{Lease: time.Minute})
 		now := time.Now()
 		r.leases.now = func() time.Time { return now }
 		require.NoError(t, r.leases.balance(t.Context(), r.reader.low))
@@ -54,7 +54,7 @@ func TestRenewal(t *testing.T) {
 func TestLeasesAreRenewedWithoutTheSignOfLife(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		g, r := migrated(t, db, Config{Lease: time.Minute}, nil)
+		g, r := migrated(t, db, Config{Lease: time.Minute})
 		now := time.Now()
 		r.leases.now = func() time.Time { return now }
 		require.NoError(t, r.leases.balance(t.Context(), r.reader.low))

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"math"
 	"testing"
@@ -66,7 +65,7 @@ func newFake(config Config) (*Relay, *fakes, *loopState) {
 		return out
 	}
 	f.settle = func([]decision) (settlement, error) { return settlement{}, nil }
-	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	config.Logger = slog.New(slog.DiscardHandler)
 	r := &Relay{config: config.withDefaults(), reader: f, sender: fakeSender{f}, settler: fakeSettler{f}, leases: newLeases(nil, "me", time.Hour)}
 	r.leases.owned[1] = lease{part: 1, token: "t", until: time.Now().Add(1000 * time.Hour)}
 	r.leases.nextBalance = time.Now().Add(1000 * time.Hour)

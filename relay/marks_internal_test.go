@@ -68,11 +68,13 @@ func TestWhatKeepsAMark(t *testing.T) {
 		},
 		"a later read is not complete": {
 			settlement{done: map[int64]bool{10: true, 11: true, 12: true}},
-			page{covered: map[int]int64{1: 9}, horizon: 7}, 0,
+			page{covered: map[int]int64{1: 9}, horizon: 7},
+			0,
 		},
 		"a bound": {
 			settlement{done: map[int64]bool{10: true, 11: true, 12: true}},
-			page{covered: empty.covered, horizon: 7, bounds: map[int]int64{1: 11}}, 0,
+			page{covered: empty.covered, horizon: 7, bounds: map[int]int64{1: 11}},
+			0,
 		},
 		"not reached": {
 			settlement{done: map[int64]bool{10: true, 11: true, 12: true}}, page{covered: map[int]int64{2: 99}, horizon: 7}, 0,
@@ -240,7 +242,7 @@ func cmpOr(a, b int64) int64 {
 func TestNothingBelowTheLowMarkIsEverUndelivered(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
-		m := &model{random: rand.New(rand.NewPCG(seed, 7)), events: map[int64]*modelEvent{}, held: map[laneKey]int64{}, marks: newMarks(), maxLimit: 1 + int(seed%20)} //nolint:gosec // a seeded test
+		m := &model{random: rand.New(rand.NewPCG(seed, 7)), events: map[int64]*modelEvent{}, held: map[laneKey]int64{}, marks: newMarks(), maxLimit: 1 + int(seed%20)}
 		for part := range 3 {
 			m.leases = append(m.leases, lease{part: part, token: "t"})
 		}

@@ -83,7 +83,7 @@ func writeAccounts(t testing.TB, db testenv.Database) int {
 		limitPool(t, g)
 		require.NoError(t, g.Use(gormoutbox.New(gormoutbox.Config{Logger: quiet})))
 		wg.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(w), 1)) //nolint:gosec // a seeded test
+			random := rand.New(rand.NewPCG(uint64(w), 1))
 			for left := orderEvents / orderWriters; left > 0; {
 				n := min(left, 1+random.IntN(9))
 				// As any service would, since SQLite's lock is not fair: a failed transaction

@@ -44,8 +44,8 @@ func TestTheRouterStartsAndDrainsTheRelay(t *testing.T) {
 				ended := make(chan struct{})
 				go func() { end(t, router, cancel); close(ended) }()
 				select {
-				case <-done:
-					t.Error("Run returned with a publish in flight")
+				case err := <-done:
+					t.Errorf("Run returned %v with a publish in flight", err)
 				case <-time.After(100 * time.Millisecond): // it has every chance to
 				}
 				close(leave)

@@ -163,7 +163,7 @@ func (r *Relay) check(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // stopped before it began
 		}
 		r.log(ctx, slog.LevelError, "relay can't check its tables and tries again", err)
 		if !sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, n)) {
@@ -202,6 +202,7 @@ func (r *Relay) heartbeat(ctx context.Context) {
 }
 
 func (r *Relay) log(ctx context.Context, level slog.Level, msg string, err error) {
+	//nolint:sloglint // the callers' messages are constants
 	r.config.Logger.LogAttrs(ctx, level, msg, slog.String("relay", r.config.ID), slog.String("table", r.config.Table), slog.Any("error", err))
 }
 
