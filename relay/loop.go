@@ -26,6 +26,8 @@ type loopState struct {
 	probe    int // rotates the aggregates that are tried during an outage
 	nextDue  time.Time
 	nextHeld time.Time
+	// nextSweep is when to look below the low marks again.
+	nextSweep time.Time
 }
 
 // passResult says how the loop goes on.
@@ -84,11 +86,15 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 		}
 		st.nextDue = now.Add(duePause)
 	}
+	late, err := r.swept(ctx, st, owned)
+	if err != nil {
+		return passResult{}, err
+	}
 	p, err := r.reader.read(ctx, owned, r.config.BatchSize)
 	if err != nil {
 		return passResult{}, err
 	}
-	items := make([]item, 0, len(due)+len(p.items))
+	items := make([]item, 0, len(due)+len(late)+len(p.items))
 	for i := range due {
 		if due[i].hasPlace(p) {
 			items = append(items, due[i])
@@ -96,7 +102,7 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 			st.nextDue = time.Time{}
 		}
 	}
-	items = append(items, p.items...)
+	items = append(items, p.with(late)...)
 	var decisions []decision
 	if now := time.Now(); !now.Before(st.nextHeld) {
 		if decisions, err = r.abandoned(ctx, owned); err != nil {

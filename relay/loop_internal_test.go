@@ -70,7 +70,7 @@ func newFake(config Config) (*Relay, *fakes, *loopState) {
 	r.leases.owned[1] = lease{part: 1, token: "t", until: time.Now().Add(1000 * time.Hour)}
 	r.leases.nextBalance = time.Now().Add(1000 * time.Hour)
 	never := time.Now().Add(1000 * time.Hour)
-	return r, f, &loopState{nextDue: never, nextHeld: never}
+	return r, f, &loopState{nextDue: never, nextHeld: never, nextSweep: never}
 }
 
 func (r *Relay) mustPass(t *testing.T, st *loopState) passResult {

@@ -29,6 +29,8 @@ type Relay struct {
 	lanes   *lanes
 	wake    *gormoutbox.Plugin // nil without a plugin on db
 	started atomic.Bool
+	// firstSweep is the constant, except in tests.
+	firstSweep time.Duration
 }
 
 // New returns a relay for the outbox in db. It makes no connection and starts
@@ -67,7 +69,7 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	tables := gormoutbox.TablesFor(config.Table)
 	config.Table = tables.Events
 	s := newStore(pool, d, tables)
-	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin}
+	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin, firstSweep: firstSweep}
 	r.leases = newLeases(s, config.ID, config.Lease)
 	r.lanes = &lanes{publisher: publisher, workers: config.Lanes, valid: r.leases.valid}
 	r.sender = r.lanes
