@@ -55,7 +55,7 @@ vuln: $(GOVULNCHECK) ## Look for known vulnerabilities in what we call
 .PHONY: bench
 bench: PKG := ./internal/bench/...
 bench: ## Run the benchmarks (ARGS=)
-	@$(WITH_SERVICES) go test -run '^$$' -bench . -benchmem -count 1 $(ARGS) $(PKG)
+	@$(WITH_SERVICES) go test -run '^$$' -bench . -count 1 $(ARGS) $(PKG)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=)
