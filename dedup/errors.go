@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/gormoutbox/outbox/internal/migrate"
 )
 
 var (
@@ -119,7 +121,11 @@ type SchemaError struct {
 
 // Error implements error.
 func (e *SchemaError) Error() string {
-	return "dedup: schema: " + e.err.Error() + "; run dedup.Migrate or apply the files of dedup.Migrations"
+	cure := "run dedup.Migrate or apply the files of dedup.Migrations"
+	if m, ok := errors.AsType[*migrate.Mismatch](e.err); ok {
+		cure = m.Cure("dedup")
+	}
+	return "dedup: schema: " + e.err.Error() + "; " + cure
 }
 
 // Unwrap returns the error behind.

@@ -2,7 +2,10 @@ package dedup
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -26,7 +29,8 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 
 	fresh, err := d.record(ctx, tx.raw(), k)
 	if err != nil {
-		return false, err
+		tx.end(ctx) // the pool may have one connection
+		return false, d.explain(ctx, err)
 	}
 	if !fresh {
 		d.config.Logger.DebugContext(ctx, "duplicate message skipped",
@@ -44,6 +48,22 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 		}
 	}
 	return false, tx.commit()
+}
+
+// explainTimeout bounds the look at the table after a record could not be written.
+const explainTimeout = 5 * time.Second
+
+// explain adds to the error of a record what is wrong with the table, if it is not what it should be.
+func (d *Deduplicator) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	if schema, ok := errors.AsType[*SchemaError](CheckTable(ctx, d.db, d.config.Table)); ok {
+		return fmt.Errorf("%w: %w", schema, err)
+	}
+	return err
 }
 
 // run calls the handler with the transaction in the message's context.

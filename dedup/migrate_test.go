@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -142,4 +143,21 @@ func TestMigrateRefusesBadArguments(t *testing.T) {
 		_, ok = errors.AsType[*dedup.ConfigError](fn(t.Context(), db, ""))
 		assert.True(t, ok, name)
 	}
+}
+
+// TestAMessageWithoutTheTableSaysWhatToDo also with a pool of one connection.
+func TestAMessageWithoutTheTableSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		db := env.Open(t)
+		pool, err := db.DB()
+		require.NoError(t, err)
+		pool.SetMaxOpenConns(1)
+		d, err := dedup.New(db, dedup.Config{Consumer: "c"})
+		require.NoError(t, err)
+		_, err = d.Middleware(consumer(forbidden(t)))(message.NewMessage("m", nil))
+		var schema *dedup.SchemaError
+		require.ErrorAs(t, err, &schema)
+		assert.ErrorContains(t, err, "run dedup.Migrate")
+	})
 }

@@ -66,6 +66,10 @@ func parseTag(model, tag string) (annotation, []error) {
 				fail(option, cause, nameCure)
 				return
 			}
+			if strings.ContainsAny(value, ";=\"'`") {
+				fail(option, fmt.Sprintf("%q has a separator or quote in it", value), "separate options by commas and leave out quotes")
+				return
+			}
 			*dst = value
 		}
 		switch option {

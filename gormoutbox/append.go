@@ -54,7 +54,7 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 		return err
 	}
 	if err := in.append(tx, events); err != nil {
-		return errors.Join(err, poison(pool))
+		return errors.Join(err, in.poison(tx.Statement.Context, pool, err))
 	}
 	p.hub.wake(false)
 	return nil

@@ -144,5 +144,6 @@ func TestErrorTexts(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 	err = g.Model(&Order{}).Where("status = ?", "secret").Update("status", "secret").Error
 	require.EqualError(t, err, "gormoutbox: update of gormoutbox_test.Order (table orders) can't be captured: "+
-		"the rows are told by conditions or by a part of their key; load the rows and save them by key, or use gormoutbox.Ignore(ctx) to write without an event")
+		"the rows are told by conditions or by a part of their key; set the primary key in the value, as in db.Model(&row).Updates(…) with row.ID set, one statement a row, "+
+		"or use gormoutbox.Ignore(ctx) to write without an event")
 }

@@ -123,6 +123,7 @@ func TestBadConfig(t *testing.T) {
 		"MarshalJSON":           {gormoutbox.Config{Models: []any{selfMarshalling{}}}, "selfMarshalling", "MarshalJSON"},
 		"foreign serializer":    {gormoutbox.Config{Models: []any{sealed{}}}, "sealed.Name", "serializer"},
 		"exclusion in a map":    {gormoutbox.Config{Models: []any{hidingMap{}}}, "hidingMap.Data", "reached through map"},
+		"semicolon":             {gormoutbox.Config{Models: []any{tagged("aggregate=x;topic=y")}}, "aggregate", "separator"},
 		"unknown option":        {gormoutbox.Config{Models: []any{tagged("aggregate=x,colour=red")}}, "colour", "unknown option"},
 		"option twice":          {gormoutbox.Config{Models: []any{tagged("aggregate=x,topic=a,topic=b")}}, "topic", "twice"},
 		"no aggregate":          {gormoutbox.Config{Models: []any{tagged("")}}, "aggregate", "missing"},

@@ -210,7 +210,7 @@ func (in *instance) emit(rows func(*gorm.DB, *capture) ([]change, error)) func(*
 		}
 		// GORM rolls its own transaction back, unless the pool only pretends to be one.
 		if c.own == nil && (!startedByGORM(db) || pretends(db.Statement.ConnPool)) {
-			err = errors.Join(err, poison(db.Statement.ConnPool))
+			err = errors.Join(err, in.poison(db.Statement.Context, db.Statement.ConnPool, err))
 		}
 		_ = db.AddError(err)
 	}

@@ -20,10 +20,10 @@ func (in *instance) checkKeys(db *gorm.DB, c *capture, elems []reflect.Value, co
 	if cl, ok := db.Statement.Clauses["WHERE"]; ok {
 		where, known := cl.Expression.(clause.Where)
 		if !known {
-			return in.fail(db, c, "its WHERE clause is not GORM's", byKey)
+			return in.fail(db, c, "its WHERE clause is not GORM's", c.byKey())
 		}
 		if hasOr(where.Exprs) {
-			return in.fail(db, c, "its conditions have an OR, so other rows may be written", byKey)
+			return in.fail(db, c, "its conditions have an OR, so other rows may be written", c.byKey())
 		}
 		conditions = conditions || len(where.Exprs) > 0
 	}
@@ -31,9 +31,9 @@ func (in *instance) checkKeys(db *gorm.DB, c *capture, elems []reflect.Value, co
 	case set == 0 && !conditions && !db.AllowGlobalUpdate && !anyPart(keys):
 		return nil // GORM refuses it itself: ErrMissingWhereClause
 	case set == 0 || set < len(keys):
-		return in.fail(db, c, "the rows are told by conditions or by a part of their key", byKey)
+		return in.fail(db, c, "the rows are told by conditions or by a part of their key", c.byKey())
 	case conditions && len(keys) > 1:
-		return in.fail(db, c, "a list of rows has further conditions, so it can't be told which of them are written", byKey)
+		return in.fail(db, c, "a list of rows has further conditions, so it can't be told which of them are written", c.byKey())
 	}
 	c.keys = keys
 	return nil
@@ -114,7 +114,7 @@ func (in *instance) checkDelete(db *gorm.DB, c *capture) error {
 	}
 	last, ok := match(c.keys, found, Deleted)
 	if !ok {
-		return in.fail(db, c, "the database compares keys otherwise than Go does", byKey)
+		return in.fail(db, c, "the database compares keys otherwise than Go does", c.byKey())
 	}
 	c.last = last
 	return nil
@@ -123,7 +123,7 @@ func (in *instance) checkDelete(db *gorm.DB, c *capture) error {
 // deleted are the rows as they were.
 func (in *instance) deleted(db *gorm.DB, c *capture) ([]change, error) {
 	if db.RowsAffected != int64(len(c.last)) {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were deleted and %d were read before", db.RowsAffected, len(c.last)), byKey)
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were deleted and %d were read before", db.RowsAffected, len(c.last)), c.byKey())
 	}
 	return c.last, nil
 }

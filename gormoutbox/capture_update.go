@@ -9,7 +9,14 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-const byKey = "load the rows and save them by key, or use gormoutbox.Ignore(ctx) to write without an event"
+// byKey is the cure for statements that don't name their rows by key. An id given as an argument is a condition, too.
+func (c *capture) byKey() string {
+	how := "db.Model(&row).Updates(…)"
+	if c.op == "delete" {
+		how = "db.Delete(&row)"
+	}
+	return "set the primary key in the value, as in " + how + " with row.ID set, one statement a row, or use gormoutbox.Ignore(ctx) to write without an event"
+}
 
 // checkUpdate refuses updates whose rows are not told by their keys, and takes
 // the list of assigned columns.
@@ -85,7 +92,7 @@ func keepsKey(c *capture, a clause.Assignment, column string) bool {
 func (in *instance) updated(db *gorm.DB, c *capture) ([]change, error) {
 	n := int64(countKeys(c.keys))
 	if db.RowsAffected > n {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for %d keys", db.RowsAffected, n), byKey)
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for %d keys", db.RowsAffected, n), c.byKey())
 	}
 	// If every key was written, soft-deleted rows are among them; else a soft-deleted row was not matched.
 	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: db.RowsAffected == n || db.Statement.Unscoped})
@@ -94,11 +101,11 @@ func (in *instance) updated(db *gorm.DB, c *capture) ([]change, error) {
 	}
 	// MySQL does not count rows that already had the values.
 	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && in.dialect.Name() != "mysql") {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), byKey)
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), c.byKey())
 	}
 	changes, ok := match(c.keys, found, Updated)
 	if !ok {
-		return nil, in.fail(db, c, "the database compares keys otherwise than Go does", byKey)
+		return nil, in.fail(db, c, "the database compares keys otherwise than Go does", c.byKey())
 	}
 	return changes, nil
 }

@@ -80,7 +80,7 @@ func (in *instance) checkDoNothing(db *gorm.DB, c *capture, set int) error {
 		return err
 	}
 	if !there {
-		return in.fail(db, c, "with DO NOTHING the database does not tell which rows it inserted", upsertCure)
+		return in.fail(db, c, "with DO NOTHING, as GORM saves belongs-to and many2many associations, the database does not tell which rows it inserted", upsertCure)
 	}
 	c.silent = true
 	return nil

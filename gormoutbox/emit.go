@@ -13,7 +13,8 @@ package gormoutbox
 // Options of the tag, separated by commas:
 //
 //   - aggregate=NAME, required: the aggregate type, first part of the event type.
-//   - on=KINDS: which of created|updated|deleted are emitted. Defaults to all.
+//   - on=KINDS: which of created|updated|deleted are emitted. Defaults to all. Upserted
+//     events come with created or updated.
 //   - type=NAME: the event type; "{kind}" in it becomes the kind. Defaults to "<aggregate>.{kind}".
 //   - topic=NAME: the topic. Defaults to Config.Topic, then to the event type.
 //   - version=TEXT: the event_version header. Defaults to none.
@@ -34,6 +35,8 @@ const (
 	Created Kind = "created"
 	Updated Kind = "updated"
 	Deleted Kind = "deleted"
-	// Upserted is an insert-or-update of which the database does not tell which it was.
+	// Upserted is an insert-or-update of which the database does not tell which it was: Save of a value
+	// whose key is set and not in the table, Save of a list, an upsert by clause.OnConflict, and associations that
+	// are saved again with a change.
 	Upserted Kind = "upserted"
 )

@@ -3,6 +3,8 @@ package gormoutbox
 import (
 	"errors"
 	"fmt"
+
+	"github.com/gormoutbox/outbox/internal/migrate"
 )
 
 // ErrNotRegistered is returned by Append and Transaction when the plugin was not
@@ -79,7 +81,11 @@ type SchemaError struct {
 
 // Error implements error.
 func (e *SchemaError) Error() string {
-	return "gormoutbox: schema: " + e.err.Error() + "; run gormoutbox.Migrate or apply the files of gormoutbox.Migrations"
+	cure := "run gormoutbox.Migrate (after db.Use, if Config.Table is set) or apply the files of gormoutbox.Migrations"
+	if m, ok := errors.AsType[*migrate.Mismatch](e.err); ok && m.Recorded != "" {
+		cure = m.Cure("gormoutbox")
+	}
+	return "gormoutbox: schema: " + e.err.Error() + "; " + cure
 }
 
 // Unwrap returns the error behind.

@@ -159,3 +159,18 @@ func TestMigrationsByHand(t *testing.T) {
 		require.NoError(t, gormoutbox.Check(t.Context(), g))
 	})
 }
+
+// TestMigrateDoesNotHideABrokenSchema: what was dropped after a migration does not come back by another one.
+func TestMigrateDoesNotHideABrokenSchema(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, db testenv.Database) {
+		g := db.Open(t)
+		require.NoError(t, gormoutbox.Migrate(t.Context(), g))
+		require.NoError(t, g.Exec("DROP TABLE outbox_held").Error)
+		err := gormoutbox.Migrate(t.Context(), g)
+		var schema *gormoutbox.SchemaError
+		require.ErrorAs(t, err, &schema)
+		assert.Equal(t, []string{"table outbox_held is missing"}, schema.Problems)
+		assert.ErrorContains(t, err, "outbox_schema says that all migrations were applied")
+	})
+}

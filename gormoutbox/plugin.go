@@ -160,7 +160,7 @@ func (in *instance) registerModels(db *gorm.DB) error {
 		}
 		stmt := &gorm.Statement{DB: db}
 		if err := stmt.Parse(reflect.New(t).Interface()); err != nil {
-			fail(err.Error(), "mend the model; GORM can't use it either")
+			fail(err.Error(), "mend the model, which GORM can't use either; a field of type gormoutbox.Emit must be named _")
 			continue
 		}
 		if _, err := in.model(stmt.Schema); err != nil {

@@ -1,9 +1,11 @@
 package gormoutbox
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -118,12 +120,14 @@ func pretends(pool gorm.ConnPool) bool {
 }
 
 // poison rolls back the transaction of a caller who may ignore our error, so
-// that he can't commit the row without its event.
-func poison(pool gorm.ConnPool) error {
+// that he can't commit the row without its event. The log says why, as a caller who ignores
+// the error only hears of a transaction that has ended.
+func (in *instance) poison(ctx context.Context, pool gorm.ConnPool, cause error) error {
 	tx, ok := transactionOf(pool)
 	if !ok {
 		return nil
 	}
+	in.config.Logger.WarnContext(ctx, "outbox rolled back a transaction whose events could not be written", slog.Any("error", cause))
 	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		return fmt.Errorf("gormoutbox: rolling back: %w", err)
 	}

@@ -66,7 +66,8 @@ func (h *hub) wake(committed bool) {
 
 // Transaction is db.Transaction that wakes the relays of this process after the
 // commit. Without it they find the events of a transaction by polling, which
-// is fast for about a second after a write.
+// is fast for about a second after a write. Without a plugin on db it returns
+// ErrNotRegistered and runs nothing.
 func Transaction(db *gorm.DB, fn func(tx *gorm.DB) error, opts ...*sql.TxOptions) error {
 	if db == nil || db.Config == nil {
 		return &ConfigError{Field: "db", Cause: "it is nil", Cure: "pass an open *gorm.DB"}
@@ -74,11 +75,15 @@ func Transaction(db *gorm.DB, fn func(tx *gorm.DB) error, opts ...*sql.TxOptions
 	if fn == nil {
 		return &ConfigError{Field: "fn", Cause: "it is nil", Cure: "pass the function that writes"}
 	}
+	plugins := pluginsOf(db)
+	if len(plugins) == 0 {
+		return ErrNotRegistered
+	}
 	if err := db.Transaction(fn, opts...); err != nil {
 		return err
 	}
 	_, nested := transactionOf(db.Statement.ConnPool)
-	for _, p := range pluginsOf(db) {
+	for _, p := range plugins {
 		p.hub.wake(!nested)
 	}
 	return nil

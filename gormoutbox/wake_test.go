@@ -81,3 +81,13 @@ func TestWake(t *testing.T) {
 		}
 	})
 }
+
+func TestTransactionNeedsThePlugin(t *testing.T) {
+	t.Parallel()
+	g := testenv.SQLite(t).Open(t)
+	err := gormoutbox.Transaction(g, func(*gorm.DB) error {
+		t.Error("the function ran")
+		return nil
+	})
+	require.ErrorIs(t, err, gormoutbox.ErrNotRegistered)
+}

@@ -102,6 +102,9 @@ func TestDatabasesThatWillNotDo(t *testing.T) {
 	}
 	_, err = relay.New(unknown, nil, relay.Config{Lanes: -1})
 	assert.ElementsMatch(t, []string{"db", "publisher", "Lanes"}, problems(t, err), "all at once")
+	var none *recorder
+	_, err = relay.New(nil, none, relay.Config{})
+	assert.ElementsMatch(t, []string{"db", "publisher"}, problems(t, err), "a nil pointer is no publisher either")
 	assert.Contains(t, err.Error(), "oracle")
 }
 

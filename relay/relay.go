@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type Relay struct {
 func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error) {
 	config = config.withDefaults()
 	errs := []error{config.validate()}
-	if publisher == nil {
+	if isNil(publisher) {
 		errs = append(errs, &ConfigError{"publisher", "it is nil", "pass a Watermill publisher"})
 	}
 	d, err := dialect.For(db)
@@ -206,6 +207,15 @@ func (r *Relay) heartbeat(ctx context.Context) {
 func (r *Relay) log(ctx context.Context, level slog.Level, msg string, err error) {
 	//nolint:sloglint // the callers' messages are constants
 	r.config.Logger.LogAttrs(ctx, level, msg, slog.String("relay", r.config.ID), slog.String("table", r.config.Table), slog.Any("error", err))
+}
+
+// isNil says whether there is no publisher, be it as a nil pointer.
+func isNil(p message.Publisher) bool {
+	if p == nil {
+		return true
+	}
+	v := reflect.ValueOf(p)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // sleep waits for d and says whether ctx is still alive.

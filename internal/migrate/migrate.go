@@ -82,12 +82,29 @@ func Up(ctx context.Context, db *gorm.DB, set Set) error {
 				}
 			}
 		}
-		return nil
+		err = set.check(ctx, d, q)
+		if m, ok := errors.AsType[*Mismatch](err); ok {
+			m.Recorded = set.VersionTable
+		}
+		return err
 	})
 }
 
 // Mismatch lists all differences between the schema and what the code expects.
-type Mismatch struct{ Problems []string }
+type Mismatch struct {
+	Problems []string
+	// Recorded is the version table if it says that all migrations were applied, so that
+	// migrating again would change nothing.
+	Recorded string
+}
+
+// Cure says what to do, given the name of the package whose Migrate it is.
+func (m *Mismatch) Cure(pkg string) string {
+	if m.Recorded != "" {
+		return m.Recorded + " says that all migrations were applied: restore what is missing, or drop the tables and that one and migrate again"
+	}
+	return "run " + pkg + ".Migrate or apply the files of " + pkg + ".Migrations"
+}
 
 // Error implements error.
 func (m *Mismatch) Error() string { return strings.Join(m.Problems, "; ") }
