@@ -37,6 +37,14 @@ func TablesFor(events string) Tables {
 	}
 }
 
+// ValidateTable returns a *ConfigError if name can't be the name of an events table.
+func ValidateTable(name string) error {
+	if problem := checkTable(name); problem != nil {
+		return problem
+	}
+	return nil
+}
+
 // maxTable leaves room for suffixes below PostgreSQL's 63 bytes and MySQL's 64 characters.
 const maxTable = 48
 

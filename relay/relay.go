@@ -60,6 +60,9 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	if config.Table == "" && plugin != nil {
 		config.Table = plugin.Tables().Events
 	}
+	if err := gormoutbox.ValidateTable(gormoutbox.TablesFor(config.Table).Events); err != nil {
+		errs = append(errs, &ConfigError{"Table", err.Error(), "see gormoutbox.Config.Table"})
+	}
 	pool, err := db.DB()
 	if err != nil {
 		errs = append(errs, &ConfigError{"db", err.Error(), "pass an open *gorm.DB"})
