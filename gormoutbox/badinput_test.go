@@ -341,8 +341,8 @@ func TestBadKeys(t *testing.T) {
 func TestPanickingFunctions(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]gormoutbox.Config{
-		"Headers": {Headers: func(context.Context) map[string]string { panic("4111 secret") }},
-		"Topic":   {Topic: func(gormoutbox.TopicParams) string { panic(errors.New("4111 secret")) }},
+		"Headers": {Headers: func(context.Context) map[string]string { panic("card-4111 secret") }},
+		"Topic":   {Topic: func(gormoutbox.TopicParams) string { panic(errors.New("card-4111 secret")) }},
 		"Marshal": {Marshal: func(context.Context, gormoutbox.Change) ([]byte, error) { return []byte{}[4111:], nil }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
 		g := setup(t, db, gormoutbox.Config{}, &Order{})
-		o := Order{ID: uuid.New(), Status: "placed", Amount: 1, Card: "4111"}
+		o := Order{ID: uuid.New(), Status: "placed", Amount: 1, Card: "card-4111"}
 		require.NoError(t, g.Create(&o).Error)
 		require.NoError(t, g.Model(&o).Update("status", "paid").Error)
 		require.NoError(t, g.Delete(&o).Error)
@@ -25,7 +25,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 		for _, e := range all {
 			assert.Equal(t, "order", e.AggregateType)
 			assert.Equal(t, o.ID.String(), e.AggregateID)
-			assert.NotContains(t, string(e.Payload), "4111")
+			assert.NotContains(t, string(e.Payload), "card-4111")
 			assert.NotContains(t, string(e.Payload), "Card")
 		}
 		assert.JSONEq(t, `{"ID":"`+o.ID.String()+`","Status":"placed","Amount":1}`, string(all[0].Payload))

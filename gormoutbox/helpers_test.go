@@ -24,7 +24,7 @@ type Order struct {
 }
 
 func newOrder() *Order {
-	return &Order{ID: uuid.Must(uuid.NewV7()), Status: "placed", Amount: 1, Card: "4111"}
+	return &Order{ID: uuid.Must(uuid.NewV7()), Status: "placed", Amount: 1, Card: "card-4111"}
 }
 
 // each is testenv.Each and MySQL's path through GORM, without RETURNING.
