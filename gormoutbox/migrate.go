@@ -41,7 +41,8 @@ const (
 // Migrate creates or updates the outbox tables of every plugin that is
 // registered on db, or those with the default names if there is none. Processes
 // that call it at once wait for each other; a database that is up to date is
-// only read. Nothing else in this module migrates.
+// only read. It ends with Check, and returns a *SchemaError if something is missing that was applied
+// before. Nothing else in this module migrates.
 func Migrate(ctx context.Context, db *gorm.DB) error {
 	configs, err := configsOf(db)
 	if err != nil {

@@ -2,8 +2,11 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
 const (
@@ -251,6 +254,12 @@ func (r *Relay) classify(err error) (class Class) {
 		return Permanent
 	}
 	return r.config.Classify(err)
+}
+
+// isUnreadable says whether the row itself can't be turned into a message.
+func isUnreadable(err error) bool {
+	var e *watermilladapter.Error
+	return errors.As(err, &e)
 }
 
 // probes chooses the heads of a few aggregates, other ones each time.

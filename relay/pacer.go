@@ -2,10 +2,7 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
 // pacer waits between two reads: not at all after work or a signal, else twice as
@@ -47,10 +44,4 @@ func (p *pacer) wait(ctx context.Context, worked bool) {
 			return
 		}
 	}
-}
-
-// isUnreadable says whether the row itself can't be turned into a message.
-func isUnreadable(err error) bool {
-	var e *watermilladapter.Error
-	return errors.As(err, &e)
 }

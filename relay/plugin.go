@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -22,13 +23,18 @@ func (r *Relay) RouterPlugin(router *message.Router) error {
 	}
 	// Not in Subscribe, whose error leaves goroutines of the router behind. A database that is away does
 	// not keep the router from starting; Run waits for it.
-	if err := r.mismatch(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	if err := r.mismatch(ctx); err != nil {
 		return err
 	}
 	router.AddConsumerHandler("gormoutbox_relay_"+r.config.ID, r.config.Table, &lifecycle{relay: r, done: make(chan struct{})},
 		func(*message.Message) error { return nil })
 	return nil
 }
+
+// checkTimeout bounds the look at the tables before a router starts, since a plugin gets no context.
+const checkTimeout = 10 * time.Second
 
 // lifecycle is a subscriber without messages, since a router starts, stops and
 // waits for subscribers, while a plugin by itself hears of nothing.

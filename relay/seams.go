@@ -8,7 +8,8 @@ import (
 )
 
 // The three seams: what to publish next, publishing it, and recording what
-// happened. The loop knows nothing else about databases and publishers.
+// happened. Beside them the loop asks the store for what the reader passes over by
+// design: due heads and delayed events, holds without an event, and the sweep.
 
 // reader finds the events to publish next.
 type reader interface {
