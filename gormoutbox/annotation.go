@@ -15,7 +15,15 @@ type annotation struct {
 	topic     string
 	version   string
 	key       string
+	// before says what an update reads beforehand: nothing, the changed columns, or their old values too.
+	before string
 }
+
+const (
+	beforeColumns = "columns"
+	beforeValues  = "values"
+	kindNone      = Kind("none")
+)
 
 var emitType = reflect.TypeFor[Emit]()
 
@@ -39,6 +47,24 @@ func findTag(t reflect.Type) (tag string, found bool, err error) {
 		tag, found = f.Tag.Get("outbox"), true
 	}
 	return tag, found, nil
+}
+
+// annotatedBase is an embedded type that is annotated, nil if there is none.
+func annotatedBase(t reflect.Type) reflect.Type {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		base := f.Type
+		if base.Kind() == reflect.Pointer {
+			base = base.Elem()
+		}
+		if !f.Anonymous || base.Kind() != reflect.Struct {
+			continue
+		}
+		if _, annotated, _ := findTag(base); annotated {
+			return base
+		}
+	}
+	return nil
 }
 
 // parseTag parses the options of an Emit field; all mistakes are returned together.
@@ -86,14 +112,21 @@ func parseTag(model, tag string) (annotation, []error) {
 		case "on":
 			for kind := range strings.SplitSeq(value, "|") {
 				switch k := Kind(strings.TrimSpace(kind)); k {
-				case Created, Updated, Deleted:
+				case Created, Updated, Deleted, kindNone:
 					a.on = append(a.on, k)
 				default:
-					fail(option, fmt.Sprintf("unknown kind %q", string(k)), "use created, updated and deleted, separated by |")
+					fail(option, fmt.Sprintf("unknown kind %q", string(k)), "use created, updated and deleted, separated by |, or none")
 				}
 			}
+			if len(a.on) > 1 && slices.Contains(a.on, kindNone) {
+				fail(option, "none stands beside other kinds", "leave one or the other")
+			}
+		case "before":
+			if a.before = value; value != beforeColumns && value != beforeValues {
+				fail(option, fmt.Sprintf("unknown value %q", value), "use columns or values")
+			}
 		default:
-			fail(option, "unknown option", "known are aggregate, on, type, topic, version and key")
+			fail(option, "unknown option", "known are aggregate, on, type, topic, version, key and before")
 		}
 	}
 	if !seen["aggregate"] {

@@ -56,7 +56,9 @@ func (p *Plugin) Append(tx *gorm.DB, events ...Event) error {
 	if err := in.append(tx, events); err != nil {
 		return errors.Join(err, in.poison(tx.Statement.Context, pool, err))
 	}
-	p.hub.wake(false)
+	if !p.hub.note(unprepared(pool), nil) {
+		p.hub.wake(false)
+	}
 	return nil
 }
 

@@ -52,64 +52,24 @@ func (in *instance) registerCallbacks(db *gorm.DB, emit map[string]anchor) error
 		associations string
 		write        string
 		check        func(*gorm.DB, *capture) error
-		rows         func(*gorm.DB, *capture) ([]change, error)
 	}{
-		{"create", "gorm:before_create", "gorm:save_before_associations", "gorm:create", in.checkCreate, in.created},
-		{"update", "gorm:setup_reflect_value", "gorm:save_before_associations", "gorm:update", in.checkUpdate, in.updated},
-		{"delete", "gorm:before_delete", "gorm:delete_before_associations", "gorm:delete", in.checkDelete, in.deleted},
+		{"create", "gorm:before_create", "gorm:save_before_associations", "gorm:create", in.checkCreate},
+		{"update", "gorm:setup_reflect_value", "gorm:save_before_associations", "gorm:update", in.checkUpdate},
+		{"delete", "gorm:before_delete", "gorm:delete_before_associations", "gorm:delete", in.checkDelete},
 	} {
 		register(op.name, registration{"begin", anchor{before: op.firstHook}, in.begin(op.name)})
 		register(op.name, registration{"check", anchor{op.associations, op.write}, in.check(op.check)})
-		register(op.name, registration{"emit", emit[op.name], in.emit(op.rows)})
+		register(op.name, registration{"emit", emit[op.name], in.emit})
 		register(op.name, registration{"end", anchor{}, in.end})
 	}
 	return errors.Join(errs...)
-}
-
-// capture is what the callbacks of one statement know.
-type capture struct {
-	model *model
-	op    string
-	// own is the transaction that plugins of this package opened, nil in GORM's or the user's.
-	own *ownTx
-	// keys are the primary keys known before the write, in the order of the user's values.
-	keys []rowKey
-	// upsert says that rows whose key was set may have been there before.
-	upsert bool
-	// silent says that the statement can't write a row, so there is no event.
-	silent bool
-	// before are rows that an upsert of some columns finds, by identity, and columns are those that it assigns.
-	before  map[string]rowValue
-	columns []string
-	// set says that we computed the SET clause and have to remove it.
-	set     bool
-	changed []string
-	// last are the rows before a delete.
-	last    []change
-	written int
-}
-
-// captureKey has the instance in it, as several plugins may capture one statement.
-type captureKey struct {
-	in   *instance
-	stmt *gorm.Statement
-}
-
-func (in *instance) captureOf(db *gorm.DB) *capture {
-	c, ok := db.Statement.Settings.Load(captureKey{in, db.Statement})
-	if !ok {
-		return nil
-	}
-	return c.(*capture)
 }
 
 // begin decides whether the statement is to be captured, and refuses writes that bypass a model.
 func (in *instance) begin(op string) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		stmt := db.Statement
-		// A panic may have left one behind on a statement that is used again.
-		stmt.Settings.Delete(captureKey{in, stmt})
-		if db.Error != nil || db.DryRun || ignored(stmt.Context) {
+		if db.Error != nil {
 			return
 		}
 		var m *model
@@ -121,19 +81,29 @@ func (in *instance) begin(op string) func(*gorm.DB) {
 			}
 		}
 		if m == nil {
-			if owner := in.owners.of(stmt); owner != nil {
-				_ = db.AddError(&CaptureError{
-					Op: op, Model: modelName(stmt), Table: stmt.Table,
-					Cause: "the table belongs to the annotated model " + owner.name + " and the write bypasses it",
-					Cure:  "write through the model, or use gormoutbox.Ignore(ctx) to write without an event",
-				})
-			}
+			in.refuseBypass(db, op)
 			return
 		}
-		if m.captures(op, stmt) {
-			stmt.Settings.Store(captureKey{in, stmt}, &capture{model: m, op: op})
+		// A panic may have left one behind on a statement that is used again.
+		stmt.Settings.Delete(in)
+		if db.DryRun || ignored(stmt.Context) || !m.records && !m.captures(op, stmt) {
+			return
 		}
+		stmt.Settings.Store(in, &capture{stmt: stmt, model: m, op: op})
 	}
+}
+
+// refuseBypass refuses a write of another model, or of none, to the table of an annotated one.
+func (in *instance) refuseBypass(db *gorm.DB, op string) {
+	owner := in.owners.of(db.Statement)
+	if owner == nil || db.DryRun || ignored(db.Statement.Context) {
+		return
+	}
+	_ = db.AddError(&CaptureError{
+		Op: op, Model: modelName(db.Statement), Table: db.Statement.Table,
+		Cause: "the table belongs to the annotated model " + owner.name + " and the write bypasses it",
+		Cure:  "write through the model, or use gormoutbox.Ignore(ctx) to write without an event",
+	})
 }
 
 func modelName(stmt *gorm.Statement) string {
@@ -164,16 +134,23 @@ func (in *instance) check(fn func(*gorm.DB, *capture) error) func(*gorm.DB) {
 		if c == nil || db.Error != nil {
 			return
 		}
+		if c.recorders = recordersOf(c); len(c.recorders) == 0 && !c.model.captures(c.op, db.Statement) {
+			return
+		}
 		err := in.join(db, c)
 		if err == nil {
 			err = recovered(func() error {
 				if db.Statement.SQL.Len() > 0 {
 					return in.fail(db, c, "its SQL was made before", "let GORM build the statement")
 				}
+				if _, err := in.columnsOf(db, c.model); err != nil {
+					return err
+				}
 				return fn(db, c)
 			})
 		}
 		if err != nil {
+			c.restore()
 			_ = db.AddError(err)
 			in.leave(db, c)
 		}
@@ -181,39 +158,37 @@ func (in *instance) check(fn func(*gorm.DB, *capture) error) func(*gorm.DB) {
 }
 
 // emit writes the events of the statement. If that fails the row must not stay.
-func (in *instance) emit(rows func(*gorm.DB, *capture) ([]change, error)) func(*gorm.DB) {
-	return func(db *gorm.DB) {
-		c := in.captureOf(db)
-		if c == nil {
-			return
-		}
-		if c.set {
-			delete(db.Statement.Clauses, "SET")
-		}
-		defer in.leave(db, c)
-		if db.Error != nil || db.RowsAffected == 0 || c.silent {
-			return
-		}
-		err := recovered(func() error {
-			if _, ok := transactionOf(db.Statement.ConnPool); !ok {
-				return in.fail(db, c, "the plugin's callback came outside of the transaction: another plugin removed or replaced GORM's callbacks",
-					"register the plugin after the other one, or write inside db.Transaction")
-			}
-			changes, err := rows(db, c)
-			if err != nil {
-				return err
-			}
-			return in.emitChanges(db, c, changes)
-		})
-		if err == nil {
-			return
-		}
-		// GORM rolls its own transaction back, unless the pool only pretends to be one.
-		if c.own == nil && (!startedByGORM(db) || pretends(db.Statement.ConnPool)) {
-			err = errors.Join(err, in.poison(db.Statement.Context, db.Statement.ConnPool, err))
-		}
-		_ = db.AddError(err)
+func (in *instance) emit(db *gorm.DB) {
+	c := in.captureOf(db)
+	if c == nil {
+		return
 	}
+	c.restore()
+	c.tx = unprepared(db.Statement.ConnPool)
+	defer in.leave(db, c)
+	if db.Error != nil || c.rows == nil || db.RowsAffected == 0 && (len(c.held) == 0 || len(c.recorders) == 0) {
+		return
+	}
+	err := recovered(func() error {
+		if _, ok := transactionOf(db.Statement.ConnPool); !ok {
+			return in.fail(db, c, "the plugin's callback came outside of the transaction: another plugin removed or replaced GORM's callbacks",
+				"register the plugin after the other one, or write inside db.Transaction")
+		}
+		changes, err := c.rows(db, c)
+		if err != nil {
+			return err
+		}
+		return in.emitChanges(db, c, changes)
+	})
+	if err == nil {
+		return
+	}
+	c.unrecord()
+	// GORM rolls its own transaction back, unless the pool only pretends to be one.
+	if c.own == nil && (!startedByGORM(db) || pretends(db.Statement.ConnPool)) {
+		err = errors.Join(err, in.poison(db.Statement.Context, db.Statement.ConnPool, err))
+	}
+	_ = db.AddError(err)
 }
 
 // end forgets the capture and wakes the relays. It stands behind GORM's commit.
@@ -222,10 +197,19 @@ func (in *instance) end(db *gorm.DB) {
 	if c == nil {
 		return
 	}
+	c.restore()
 	in.leave(db, c) // of a chain from which the emit callback was removed
-	db.Statement.Settings.Delete(captureKey{in, db.Statement})
+	db.Statement.Settings.Delete(in)
+	if startedByGORM(db) {
+		c.finishRecorders(db.Error == nil)
+	}
 	if c.written > 0 && db.Error == nil {
-		in.plugin.hub.wake(startedByGORM(db))
+		switch {
+		case startedByGORM(db):
+			in.plugin.hub.wake(true)
+		case !in.plugin.hub.note(c.tx, nil): // or it will be seen to end
+			in.plugin.hub.wake(false)
+		}
 	}
 }
 

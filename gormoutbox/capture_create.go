@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"database/sql"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"gorm.io/gorm"
@@ -12,10 +13,11 @@ import (
 
 const clientKeys = "set the keys before the save (UUIDv7 for example), or save one by one"
 
-// checkCreate refuses inserts whose rows could not be told afterwards.
+// checkCreate refuses inserts whose rows could not be told afterwards, and
+// decides how they are told.
 func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
-	elems, problem := m.elements(stmt.ReflectValue)
+	elems, isMap, problem := in.createElements(stmt, m)
 	if problem != "" {
 		return in.fail(db, c, problem, "create values of "+m.name)
 	}
@@ -27,35 +29,45 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	if c.keys, set, err = m.keysOf(db, elems); err != nil {
 		return err
 	}
-	if !elems[0].CanAddr() && len(m.schema.FieldsWithDefaultDBValue) > 0 {
+	if !isMap && !elems[0].CanAddr() && len(m.schema.FieldsWithDefaultDBValue) > 0 {
 		// GORM would panic, with the transaction open, when it sets the columns that the database made.
 		return in.fail(db, c, "the value can't take the columns that the database makes", "pass a pointer")
 	}
-	if err := in.checkKeyColumns(db, c); err != nil {
+	if maps, ok := stmt.Dest.([]map[string]any); ok && len(maps) > 0 && len(backfilled(db, m)) > 0 {
+		return in.fail(db, c, "GORM can't put the columns that the database makes into a list of maps", "pass a pointer to the list")
+	}
+	swap := in.returns(db, "create") && (stmt.Result == nil || len(backfilled(db, m)) > 0)
+	if err := in.checkKeyColumns(db, c, swap); err != nil {
 		return err
 	}
-	if err := in.checkConflict(db, c, set); err != nil {
-		return err
+	c.rows = in.created
+	if _, conflict := stmt.Clauses["ON CONFLICT"]; conflict {
+		if done, err := in.checkConflict(db, c, elems, set, swap); done || err != nil {
+			return err
+		}
 	}
 	switch {
+	case swap:
+		return in.redirected(db, c, len(c.keys))
 	case set == len(c.keys) || in.returnsKeys(db, m):
 		return nil
-	case returning(db):
+	case returning(db, "create"):
 		return in.fail(db, c, "its RETURNING clause leaves out the primary key, which the database makes", "return the key too, or set it before the save")
 	default:
 		return in.checkLastInsertID(db, c, set)
 	}
 }
 
-// checkKeyColumns makes sure that the rows get the keys that are set, and that the database makes the others.
-func (in *instance) checkKeyColumns(db *gorm.DB, c *capture) error {
-	columns, restricted := db.Statement.SelectAndOmitColumns(true, false)
+// checkKeyColumns makes sure that the rows get the keys that are set, where that is not told by the
+// rows themselves, and that the database makes the others.
+func (in *instance) checkKeyColumns(db *gorm.DB, c *capture, told bool) error {
+	selected, restricted := db.Statement.SelectAndOmitColumns(true, false)
 	for i, f := range c.model.primary {
-		selected, known := columns[f.DBName]
-		leftOut := known && !selected || !known && restricted
+		on, known := selected[f.DBName]
+		leftOut := known && !on || !known && restricted
 		for _, k := range c.keys {
 			switch {
-			case !k.zero[i] && leftOut:
+			case !k.zero[i] && leftOut && (!told || !f.HasDefaultValue):
 				return in.fail(db, c, "Select or Omit leaves out the primary key "+f.DBName+", which is set", "select the key too, or leave it zero")
 			case k.zero[i] && !f.HasDefaultValue:
 				return in.fail(db, c, "the primary key "+f.DBName+" is zero and the database makes none", "set every part of the key before the save")
@@ -65,14 +77,40 @@ func (in *instance) checkKeyColumns(db *gorm.DB, c *capture) error {
 	return nil
 }
 
-// returning says whether the driver's inserts have RETURNING.
-func returning(db *gorm.DB) bool {
-	return slices.Contains(db.Callback().Create().Clauses, "RETURNING")
+// returning says whether the driver writes RETURNING clauses for the operation.
+func returning(db *gorm.DB, op string) bool {
+	cb := db.Callback()
+	var clauses []string
+	switch op {
+	case "create":
+		clauses = cb.Create().Clauses
+	case "update":
+		clauses = cb.Update().Clauses
+	default:
+		clauses = cb.Delete().Clauses
+	}
+	return slices.Contains(clauses, "RETURNING")
 }
 
-// returnsKeys says whether the driver reads all keys made by the database by RETURNING.
+// returns says whether we may let the statement return the rows that it writes. MariaDB has
+// RETURNING for INSERT and DELETE, while its driver claims it for UPDATE too; SQL Server's builds its own.
+func (in *instance) returns(db *gorm.DB, op string) bool {
+	if _, own := db.Statement.Clauses["RETURNING"]; own || !returning(db, op) {
+		return false
+	}
+	switch in.dialect.Name() {
+	case "postgres", "sqlite":
+		return true
+	case "mysql":
+		return op == "create" || op == "delete" && !softDeletes(db.Statement)
+	default:
+		return false
+	}
+}
+
+// returnsKeys says whether GORM itself reads all keys made by the database by RETURNING.
 func (in *instance) returnsKeys(db *gorm.DB, m *model) bool {
-	if !returning(db) {
+	if !returning(db, "create") {
 		return false
 	}
 	own, ok := db.Statement.Clauses["RETURNING"].Expression.(clause.Returning)
@@ -89,14 +127,8 @@ func (in *instance) returnsKeys(db *gorm.DB, m *model) bool {
 
 // checkLastInsertID refuses what GORM can't tell from LAST_INSERT_ID.
 func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, set int) error {
-	f := c.model.schema.PrioritizedPrimaryField
-	auto := in.dialect.Name() == "mysql" && f != nil && f.AutoIncrement && isInt(f)
-	for _, k := range c.keys {
-		for i, part := range c.model.primary {
-			auto = auto && (part == f || !k.zero[i])
-		}
-	}
-	if !auto {
+	f := c.autoKey()
+	if f == nil || in.dialect.Name() != "mysql" {
 		return in.fail(db, c, "the database makes the primary key and does not return it", "set the key before the save, for example in BeforeCreate")
 	}
 	if len(c.keys) == 1 {
@@ -105,23 +137,51 @@ func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, set int) error {
 	if set > 0 {
 		return in.fail(db, c, "some keys of the batch are set and others are made by the database, and GORM numbers them wrongly", clientKeys)
 	}
-	var step sql.NullInt64
-	if err := db.Statement.ConnPool.QueryRowContext(db.Statement.Context, "SELECT @@auto_increment_increment").Scan(&step); err != nil {
+	return in.checkStep(db, c, f)
+}
+
+// checkStep makes sure that GORM numbers a batch as the server does.
+func (in *instance) checkStep(db *gorm.DB, c *capture, f *schema.Field) error {
+	step := f.AutoIncrementIncrement
+	if _, ok := destMaps(db.Statement.Dest); ok {
+		step = schema.DefaultAutoIncrementIncrement
+	}
+	var server sql.NullInt64
+	if err := db.Statement.ConnPool.QueryRowContext(db.Statement.Context, "SELECT @@auto_increment_increment").Scan(&server); err != nil {
 		return fmt.Errorf("gormoutbox: reading auto_increment_increment: %w", err)
 	}
-	if step.Int64 != f.AutoIncrementIncrement {
-		return in.fail(db, c, fmt.Sprintf("auto_increment_increment is %d and GORM numbers the batch by %d", step.Int64, f.AutoIncrementIncrement), clientKeys)
+	if server.Int64 != step {
+		return in.fail(db, c, fmt.Sprintf("auto_increment_increment is %d and GORM numbers the batch by %d", server.Int64, step), clientKeys)
 	}
 	return nil
 }
 
+// autoKey is the part of the primary key that the database counts up, if the other parts are set.
+func (c *capture) autoKey() *schema.Field {
+	f := c.model.schema.PrioritizedPrimaryField
+	if f == nil || !f.AutoIncrement || !isInt(f) {
+		return nil
+	}
+	for _, k := range c.keys {
+		for i, part := range c.model.primary {
+			if part != f && k.zero[i] {
+				return nil
+			}
+		}
+	}
+	return f
+}
+
 func isInt(f *schema.Field) bool { return f.DataType == schema.Int || f.DataType == schema.Uint }
 
-// created reads the inserted rows back: memory is not the row after Select, Omit,
+// created tells the inserted rows: memory is not the row after Select, Omit,
 // database defaults, rounding and an upsert.
 func (in *instance) created(db *gorm.DB, c *capture) ([]change, error) {
+	if c.scan != nil {
+		return in.createdReturned(db, c)
+	}
 	m := c.model
-	elems, problem := m.elements(db.Statement.ReflectValue)
+	elems, _, problem := in.createElements(db.Statement, m)
 	if problem != "" || len(elems) < len(c.keys) {
 		return nil, in.fail(db, c, "its value was changed by the insert", "create values of "+m.name)
 	}
@@ -138,37 +198,42 @@ func (in *instance) created(db *gorm.DB, c *capture) ([]change, error) {
 	if set < len(keys) {
 		return nil, in.fail(db, c, "a primary key is still zero after the insert", "set every part of the key before the save")
 	}
-	if !c.upsert && db.RowsAffected != int64(len(keys)) {
+	if !c.conflict && db.RowsAffected != int64(len(keys)) {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were inserted for %d values", db.RowsAffected, len(keys)), clientKeys)
 	}
 	found, err := in.read(db, m, keys, readOptions{unscoped: true})
 	if err != nil {
 		return nil, err
 	}
-	changes, ok := match(keys, found, Created)
-	if !ok || len(changes) != countKeys(keys) {
-		return nil, in.fail(db, c, fmt.Sprintf("%d of %d rows could be read back by their keys", len(changes), countKeys(keys)), "see that the model's key is what the database holds")
+	if len(found) != len(keys) {
+		return nil, in.fail(db, c, fmt.Sprintf("%d of %d rows could be read back by their keys", len(found), len(keys)), "see that the model's key is what the database holds")
 	}
-	if !c.upsert {
-		return changes, nil
-	}
-	return slices.DeleteFunc(in.upserted(c, changes), func(ch change) bool { return c.unchanged(db, ch) }), nil
+	return changesOf(found, Created), nil
 }
 
-// upserted gives the rows whose key was set the kind of an upsert; those whose key the database made are new.
-func (in *instance) upserted(c *capture, changes []change) []change {
-	had := make(map[string]bool, len(c.keys))
-	for _, k := range c.keys {
-		if k.set() {
-			had[k.identity] = true
-		}
+// createdReturned are the rows that the INSERT returned, which are those that it wrote.
+func (in *instance) createdReturned(db *gorm.DB, c *capture) ([]change, error) {
+	rows, err := c.returned(c.model)
+	if err != nil {
+		return nil, err
 	}
-	for i := range changes {
-		if had[changes[i].identity] || len(changes) == 1 && len(had) == 1 {
-			changes[i].kind = Upserted
-		}
+	if !c.conflict && len(rows) != len(c.keys) {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were inserted for %d values", len(rows), len(c.keys)), clientKeys)
 	}
-	return changes
+	changes := make([]change, len(rows))
+	for i, rv := range rows {
+		if k, err := c.model.primaryKey(db.Statement.Context, rv.row); err != nil || !k.set() {
+			return nil, in.fail(db, c, "a primary key is still zero after the insert", "set every part of the key before the save")
+		}
+		changes[i] = change{rowValue: rv, kind: Created}
+	}
+	if err := c.backfill(db); err != nil {
+		return nil, err
+	}
+	if !c.conflict {
+		return changes, nil
+	}
+	return in.upserted(c, changes), nil
 }
 
 func countKeys(keys []rowKey) int {
@@ -177,4 +242,46 @@ func countKeys(keys []rowKey) int {
 		distinct[k.identity] = struct{}{}
 	}
 	return len(distinct)
+}
+
+// createElements lists the values to be inserted as structs of the model. Those of maps have
+// only what the map says.
+func (in *instance) createElements(stmt *gorm.Statement, m *model) (elems []reflect.Value, isMap bool, problem string) {
+	maps, isMap := destMaps(stmt.Dest)
+	if !isMap {
+		elems, problem = m.elements(stmt.ReflectValue)
+		return elems, false, problem
+	}
+	for _, values := range maps {
+		elem := reflect.New(m.schema.ModelType).Elem()
+		for name, value := range values {
+			f := m.schema.LookUpField(name)
+			if f == nil || !slices.Contains(m.primary, f) {
+				continue
+			}
+			if _, made := value.(clause.Expression); made {
+				return nil, true, "its column " + f.DBName + " is an expression, so the row can't be told"
+			}
+			if err := f.Set(stmt.Context, elem, value); err != nil {
+				return nil, true, "its column " + f.DBName + " has a value that the field can't have"
+			}
+		}
+		elems = append(elems, elem)
+	}
+	return elems, true, ""
+}
+
+// destMaps returns the maps that are to be inserted.
+func destMaps(dest any) ([]map[string]any, bool) {
+	switch d := dest.(type) {
+	case map[string]any:
+		return []map[string]any{d}, true
+	case *map[string]any:
+		return []map[string]any{*d}, true
+	case []map[string]any:
+		return d, true
+	case *[]map[string]any:
+		return *d, true
+	}
+	return nil, false
 }

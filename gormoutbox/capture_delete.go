@@ -3,82 +3,14 @@ package gormoutbox
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 )
 
-// checkKeys admits statements whose rows are told by keys in the value: one row
-// with any further conditions, or several without.
-func (in *instance) checkKeys(db *gorm.DB, c *capture, elems []reflect.Value, conditions bool) error {
-	keys, set, err := c.model.keysOf(db, elems)
-	if err != nil {
-		return err
-	}
-	if cl, ok := db.Statement.Clauses["WHERE"]; ok {
-		where, known := cl.Expression.(clause.Where)
-		if !known {
-			return in.fail(db, c, "its WHERE clause is not GORM's", c.byKey())
-		}
-		if hasOr(where.Exprs) {
-			return in.fail(db, c, "its conditions have an OR, so other rows may be written", c.byKey())
-		}
-		conditions = conditions || len(where.Exprs) > 0
-	}
-	switch {
-	case set == 0 && !conditions && !db.AllowGlobalUpdate && !anyPart(keys):
-		return nil // GORM refuses it itself: ErrMissingWhereClause
-	case set == 0 || set < len(keys):
-		return in.fail(db, c, "the rows are told by conditions or by a part of their key", c.byKey())
-	case conditions && len(keys) > 1:
-		return in.fail(db, c, "a list of rows has further conditions, so it can't be told which of them are written", c.byKey())
-	}
-	c.keys = keys
-	return nil
-}
-
-// anyPart says whether a key has a part that is set, by which GORM would select rows.
-func anyPart(keys []rowKey) bool {
-	for _, k := range keys {
-		for _, zero := range k.zero {
-			if !zero {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// hasOr says whether the conditions, joined by AND with the key, could match other rows.
-func hasOr(exprs []clause.Expression) bool {
-	for _, e := range exprs {
-		switch e := e.(type) {
-		case clause.OrConditions:
-			return true
-		case clause.Expr:
-			if looseOr(e.SQL) {
-				return true
-			}
-		case clause.NamedExpr:
-			if looseOr(e.SQL) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-var orWord = regexp.MustCompile(`(?i)\bX?OR\b|\|\|`)
-
-// looseOr finds an OR around which GORM puts no parentheses: it looks for " OR " and " AND " only.
-func looseOr(sql string) bool {
-	upper := strings.ToUpper(sql)
-	return !strings.Contains(upper, clause.OrWithSpace) && !strings.Contains(upper, clause.AndWithSpace) && orWord.MatchString(sql)
-}
-
-// checkDelete reads and locks the rows before they are gone.
+// checkDelete decides how the rows that are deleted are told.
 func (in *instance) checkDelete(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
 	if !stmt.ReflectValue.IsValid() {
@@ -88,42 +20,82 @@ func (in *instance) checkDelete(db *gorm.DB, c *capture) error {
 	if problem != "" {
 		return in.fail(db, c, problem, "pass values of "+m.name)
 	}
-	conditions := false
-	// In Model(&row).Delete(&Order{}) GORM adds the key of the model.
-	if stmt.ReflectValue.CanAddr() && stmt.Model != nil && stmt.Dest != stmt.Model {
-		modelElems, problem := m.elements(reflect.Indirect(reflect.ValueOf(stmt.Model)))
-		if problem != "" {
-			return in.fail(db, c, problem, "pass values of "+m.name+" as the model")
-		}
-		keys, _, err := m.keysOf(db, elems)
-		if err != nil {
-			return err
-		}
-		if anyPart(keys) {
-			conditions = true
-		} else {
-			elems = modelElems
-		}
-	}
-	if err := in.checkKeys(db, c, elems, conditions); err != nil || len(c.keys) == 0 {
-		return err
-	}
-	found, err := in.read(db, m, c.keys, readOptions{unscoped: stmt.Unscoped, lock: true})
+	keys, set, err := m.keysOf(db, elems)
 	if err != nil {
 		return err
 	}
-	last, ok := match(c.keys, found, Deleted)
-	if !ok {
-		return in.fail(db, c, "the database compares keys otherwise than Go does", c.byKey())
+	if set == len(keys) {
+		c.keys = keys
 	}
-	c.last = last
-	return nil
+	c.rows = in.deleted
+	if in.returns(db, "delete") && stmt.Result == nil {
+		return in.redirected(db, c, len(c.keys))
+	}
+	exprs, err := in.deleteConditions(db, c)
+	if err != nil {
+		return err
+	}
+	if len(exprs) == 0 && !db.AllowGlobalUpdate {
+		c.rows = nil
+		return nil // GORM refuses it itself: ErrMissingWhereClause
+	}
+	return in.hold(db, c, clause.Where{Exprs: exprs})
 }
 
-// deleted are the rows as they were.
-func (in *instance) deleted(db *gorm.DB, c *capture) ([]change, error) {
-	if db.RowsAffected != int64(len(c.last)) {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were deleted and %d were read before", db.RowsAffected, len(c.last)), c.byKey())
+// deleteConditions are those that gorm:delete will use: the user's and the keys of the value and the model.
+func (in *instance) deleteConditions(db *gorm.DB, c *capture) (exprs []clause.Expression, err error) {
+	stmt := db.Statement
+	if cl, ok := stmt.Clauses["WHERE"]; ok {
+		where, ok := cl.Expression.(clause.Where)
+		if !ok {
+			return nil, in.fail(db, c, "its WHERE clause is not GORM's", c.byKey())
+		}
+		exprs = append(exprs, where.Exprs...)
 	}
-	return c.last, nil
+	byKey := func(value reflect.Value) {
+		_, values := schema.GetIdentityFieldValuesMap(stmt.Context, value, c.model.primary)
+		if column, args := schema.ToQueryValues(stmt.Table, stmt.Schema.PrimaryFieldDBNames, values); len(args) > 0 {
+			exprs = append(exprs, clause.IN{Column: column, Values: args})
+		}
+	}
+	byKey(stmt.ReflectValue)
+	if stmt.ReflectValue.CanAddr() && stmt.Dest != stmt.Model && stmt.Model != nil {
+		byKey(reflect.ValueOf(stmt.Model))
+	}
+	if !stmt.Unscoped && len(exprs) > 0 {
+		// What makes soft-deleted rows invisible, as gorm.DeletedAt and plugins do it for queries.
+		tx := db.Session(&gorm.Session{NewDB: true, Context: stmt.Context})
+		for _, qc := range stmt.Schema.QueryClauses {
+			tx.Statement.AddClause(qc)
+		}
+		if where, ok := tx.Statement.Clauses["WHERE"].Expression.(clause.Where); ok {
+			exprs = append(exprs, where.Exprs...)
+		}
+	}
+	return exprs, nil
+}
+
+// deleted are the last rows, or what a soft delete has made of them.
+func (in *instance) deleted(db *gorm.DB, c *capture) ([]change, error) {
+	soft := strings.HasPrefix(db.Statement.SQL.String(), "UPDATE")
+	rows := c.held
+	if c.scan != nil || soft {
+		var err error
+		if rows, err = in.writtenRows(db, c); err != nil {
+			return nil, err
+		}
+	}
+	if db.RowsAffected != int64(len(rows)) {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were deleted and %d are known", db.RowsAffected, len(rows)), c.byKey())
+	}
+	changes := changesOf(inOrder(c.keys, rows), Deleted)
+	for i := range changes {
+		changes[i].soft = soft
+	}
+	return changes, nil
+}
+
+// softDeletes says whether a delete of the statement may be an UPDATE.
+func softDeletes(stmt *gorm.Statement) bool {
+	return stmt.Schema != nil && len(stmt.Schema.DeleteClauses) > 0 && !stmt.Unscoped
 }

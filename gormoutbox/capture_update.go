@@ -9,103 +9,225 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// byKey is the cure for statements that don't name their rows by key. An id given as an argument is a condition, too.
-func (c *capture) byKey() string {
-	how := "db.Model(&row).Updates(…)"
-	if c.op == "delete" {
-		how = "db.Delete(&row)"
-	}
-	return "set the primary key in the value, as in " + how + " with row.ID set, one statement a row, or use gormoutbox.Ignore(ctx) to write without an event"
-}
-
-// checkUpdate refuses updates whose rows are not told by their keys, and takes
-// the list of assigned columns.
+// checkUpdate takes the list of assigned columns and decides how the rows that the update matches are told.
 func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
 	elems, problem := m.elements(stmt.ReflectValue)
 	if problem != "" {
 		return in.fail(db, c, problem, "pass values of "+m.name+" as the model")
 	}
-	if err := in.checkKeys(db, c, elems, false); err != nil {
+	keys, set, err := m.keysOf(db, elems)
+	if err != nil {
 		return err
 	}
-	set, ok := assignments(stmt)
-	if !ok {
-		return in.fail(db, c, "its SET clause is given, to which GORM does not add the key", "use Update or Updates")
+	assigned, given, err := in.assignments(db, c)
+	if err != nil || len(assigned) == 0 {
+		return err // nothing to write, GORM makes no statement
 	}
-	if len(set) == 0 {
-		return nil // nothing to write, GORM makes no statement
+	c.assign(assigned, keys)
+	if missingWhere(db) {
+		return nil // GORM refuses it itself: ErrMissingWhereClause
 	}
-	c.set = true
-	for _, a := range set {
-		f := m.schema.LookUpField(a.Column.Name)
-		if f != nil && f.PrimaryKey && !keepsKey(c, a, f.DBName) {
-			return in.fail(db, c, "it changes the primary key "+f.DBName, "delete the row and create another")
+	c.rows = in.updated
+	if set == len(keys) {
+		c.keys = keys
+	}
+	swap := in.returns(db, "update") && stmt.Result == nil
+	// Without RETURNING a count of 0 may mean a row that has the values: a recorder needs to know.
+	uncounted := len(c.recorders) > 0 && in.dialect.Name() == "mysql"
+	if !c.moves && m.before == "" && !uncounted {
+		if swap {
+			return in.redirected(db, c, len(c.keys))
 		}
+		if !given && in.keyed(db, c) {
+			return nil // the rows can be read back by the keys that we have
+		}
+	}
+	if err := in.hold(db, c, stmt.Clauses["WHERE"].Expression); err != nil {
+		return err
+	}
+	if c.rekeys {
+		if err := in.checkRekey(db, c, assigned, swap); err != nil {
+			return err
+		}
+	}
+	if swap && len(c.held) > 0 {
+		return in.redirected(db, c, len(c.held))
+	}
+	return nil
+}
+
+// assign notes the columns that are assigned.
+func (c *capture) assign(set clause.Set, keys []rowKey) {
+	m := c.model
+	for _, a := range set {
 		name := a.Column.Name
-		if f != nil {
+		if f := m.schema.LookUpField(name); f != nil {
 			name = f.DBName
+			c.rekeys = c.rekeys || f.PrimaryKey && !keepsKey(m, keys, a, name)
+			c.moves = c.moves || c.rekeys || !f.PrimaryKey && slices.Contains(m.key, f)
 		}
 		if !m.excluded[name] && !slices.Contains(c.changed, name) {
 			c.changed = append(c.changed, name)
 		}
 	}
 	slices.Sort(c.changed)
-	return nil
 }
 
 // assignments computes the SET clause as gorm:update would, before it does. The
-// statement keeps it, so that it is not computed twice. With a clause that is there already
-// GORM would not compute one, and ok is false.
-func assignments(stmt *gorm.Statement) (set clause.Set, ok bool) {
+// statement keeps it, so that it is not computed twice. given says that the user has made one, in
+// which case GORM would not add the key of the model to the conditions.
+func (in *instance) assignments(db *gorm.DB, c *capture) (set clause.Set, given bool, err error) {
+	stmt := db.Statement
 	for _, uc := range stmt.Schema.UpdateClauses {
 		stmt.AddClause(uc)
 	}
-	if _, given := stmt.Clauses["SET"]; given || stmt.SQL.Len() > 0 {
-		return nil, false
+	if cl, ok := stmt.Clauses["SET"]; ok {
+		set, ok = cl.Expression.(clause.Set)
+		if !ok {
+			return nil, true, in.fail(db, c, "its SET clause is not GORM's", "use clause.Set, Update or Updates")
+		}
+		return set, true, nil
 	}
 	set = callbacks.ConvertToAssignments(stmt)
 	if len(set) > 0 {
 		stmt.AddClause(set)
+		c.later(func() { delete(stmt.Clauses, "SET") })
 	}
-	return set, true
+	return set, false, nil
+}
+
+// missingWhere says whether GORM will refuse the statement for having no condition.
+func missingWhere(db *gorm.DB) bool {
+	if db.AllowGlobalUpdate {
+		return false
+	}
+	where, ok := db.Statement.Clauses["WHERE"]
+	if !ok {
+		return true
+	}
+	if _, soft := db.Statement.Clauses["soft_delete_enabled"]; soft {
+		expr, _ := where.Expression.(clause.Where)
+		return len(expr.Exprs) <= 1
+	}
+	return false
 }
 
 // keepsKey says whether an assignment to a key column writes the value that it has.
-func keepsKey(c *capture, a clause.Assignment, column string) bool {
-	if len(c.keys) != 1 {
+func keepsKey(m *model, keys []rowKey, a clause.Assignment, column string) bool {
+	if len(keys) != 1 || !keys[0].set() {
 		return false
 	}
-	for i, f := range c.model.primary {
+	for i, f := range m.primary {
 		if f.DBName != column {
 			continue
 		}
 		now, err1 := keyText(a.Value)
-		was, err2 := keyText(c.keys[0].values[i])
+		was, err2 := keyText(keys[0].values[i])
 		return err1 == nil && err2 == nil && now == was
 	}
 	return false
 }
 
-// updated reads the rows back: memory is not the row after expressions,
+// updated tells the rows as they are now: memory is not the row after expressions,
 // serializers, dirty fields, optimistic locks and rounding.
 func (in *instance) updated(db *gorm.DB, c *capture) ([]change, error) {
-	n := int64(countKeys(c.keys))
-	if db.RowsAffected > n {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for %d keys", db.RowsAffected, n), c.byKey())
+	if c.scan == nil && c.held == nil {
+		return in.updatedByKey(db, c)
 	}
-	// If every key was written, soft-deleted rows are among them; else a soft-deleted row was not matched.
-	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: db.RowsAffected == n || db.Statement.Unscoped})
+	rows, err := in.writtenRows(db, c)
 	if err != nil {
 		return nil, err
 	}
-	// MySQL does not count rows that already had the values.
-	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && in.dialect.Name() != "mysql") {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), c.byKey())
+	if c.held == nil {
+		return changesOf(inOrder(c.keys, rows), Updated), nil
 	}
-	changes, ok := match(c.keys, found, Updated)
-	if !ok {
-		return nil, in.fail(db, c, "the database compares keys otherwise than Go does", c.byKey())
+	return in.compared(db, c, rows)
+}
+
+// writtenRows are the rows as they are after the write: those that it returned, or those that were held, read again.
+func (in *instance) writtenRows(db *gorm.DB, c *capture) ([]rowValue, error) {
+	if c.scan != nil {
+		return c.returned(c.model)
 	}
-	return changes, nil
+	keys := make([]rowKey, len(c.held))
+	for i, rv := range c.held {
+		var err error
+		if keys[i], err = c.model.primaryKey(db.Statement.Context, rv.row); err != nil {
+			return nil, err
+		}
+	}
+	if c.rekeys {
+		keys = c.keys // of the one row, where it went to
+	}
+	return in.read(db, c.model, keys, readOptions{unscoped: true})
+}
+
+// compared pairs the rows with what they were before. One that has not changed is no event.
+func (in *instance) compared(db *gorm.DB, c *capture, rows []rowValue) ([]change, error) {
+	if len(rows) != len(c.held) {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were locked before the write and %d were found after it", len(c.held), len(rows)), "see whether a trigger of the table deletes or moves rows")
+	}
+	after := make(map[string]rowValue, len(rows))
+	for _, rv := range rows {
+		after[rv.identity] = rv
+	}
+	var out []change
+	for i, was := range c.held {
+		now, ok := after[was.identity]
+		if c.rekeys {
+			now, ok = rows[i], true // there is one
+		}
+		if !ok {
+			return nil, in.fail(db, c, "a row has another key after the write", "delete the row and create another")
+		}
+		if c.model.sameRow(db.Statement, was, now) {
+			continue
+		}
+		ch := change{rowValue: now, kind: Updated, before: was.row, changed: c.model.changedColumns(db.Statement, was, now)}
+		if c.moves {
+			old, err := c.model.aggregateID(db.Statement.Context, was.row)
+			if err != nil {
+				return nil, err
+			}
+			ch.previousID = old
+		}
+		out = append(out, ch)
+	}
+	return out, nil
+}
+
+// checkRekey admits a change of the primary key where it can be told which row went where: one row, to a value that is known.
+func (in *instance) checkRekey(db *gorm.DB, c *capture, set clause.Set, swap bool) error {
+	if len(c.held) > 1 {
+		return in.fail(db, c, "it changes the key of several rows", "change one row by its key, or delete the rows and create others")
+	}
+	if len(c.held) == 0 {
+		return nil
+	}
+	if swap {
+		return nil // the row returns with its new key
+	}
+	row := cloneRow(c.held[0].row)
+	for _, a := range set {
+		f := c.model.schema.LookUpField(a.Column.Name)
+		if f == nil || !f.PrimaryKey {
+			continue
+		}
+		if _, made := a.Value.(clause.Expression); made {
+			return in.fail(db, c, "its new key is an expression and the database does not return it", "assign a value")
+		}
+		if err := f.Set(db.Statement.Context, row, a.Value); err != nil {
+			return in.fail(db, c, "its new key is no value of "+f.Name, "assign a value of the field's type")
+		}
+	}
+	k, err := c.model.primaryKey(db.Statement.Context, row)
+	if err != nil {
+		return err
+	}
+	if !k.set() {
+		return in.fail(db, c, "its new key is zero", "assign another key")
+	}
+	c.keys = []rowKey{k}
+	return nil
 }

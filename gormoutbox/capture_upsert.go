@@ -12,89 +12,92 @@ import (
 
 const upsertCure = "save the row by itself (associations: Omit(clause.Associations) and save them apart), or use gormoutbox.Ignore(ctx) to write without an event"
 
-// checkConflict admits the upserts of which the outcome can be told: those by primary key that
-// update (rows with a set key are upserted, others inserted), and DO NOTHING where the
-// number of rows or the rows that are there already tell.
-func (in *instance) checkConflict(db *gorm.DB, c *capture, set int) error {
-	cl, ok := db.Statement.Clauses["ON CONFLICT"]
+// checkConflict admits upserts of which the outcome can be told. done says that it has also decided how;
+// otherwise the statement is as good as a plain INSERT.
+func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value, set int, swap bool) (done bool, err error) {
+	oc, ok := db.Statement.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
 	if !ok {
-		return nil
-	}
-	oc, ok := cl.Expression.(clause.OnConflict)
-	if !ok {
-		return in.fail(db, c, "its ON CONFLICT clause is not GORM's", "use clause.OnConflict")
-	}
-	if oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model) {
-		return in.checkDoNothing(db, c, set)
-	}
-	if len(oc.Where.Exprs) > 0 || len(oc.TargetWhere.Exprs) > 0 {
-		return in.fail(db, c, "its ON CONFLICT clause has a condition, so it can't be told whether the row was written", upsertCure)
-	}
-	if !targetsPrimaryKey(c.model, oc) {
-		return in.fail(db, c, "its conflict target is not the primary key, so the row that was written can't be told", upsertCure)
-	}
-	if set > 0 && set < len(c.keys) && !in.returnsKeys(db, c.model) {
-		return in.fail(db, c, "some keys of the upsert are set and others are not", upsertCure)
+		return false, in.fail(db, c, "its ON CONFLICT clause is not GORM's", "use clause.OnConflict")
 	}
 	for _, f := range c.model.primary {
 		for _, a := range oc.DoUpdates {
 			if a.Column.Name == f.DBName && !sameExcluded(a, f.DBName) {
-				return in.fail(db, c, "it changes the primary key", upsertCure)
+				return false, in.fail(db, c, "it changes the primary key", upsertCure)
 			}
 		}
 	}
-	// MySQL has no conflict target: any other unique index may be the one, unless the row is there by its key.
-	if in.dialect.Name() == "mysql" && c.model.otherUnique {
-		there, err := in.allThere(db, c)
-		if err != nil {
-			return err
-		}
-		if !there {
-			return in.fail(db, c, "another unique index may be the conflict, so the row that was written can't be told", upsertCure)
-		}
+	if in.dialect.Name() == "mysql" {
+		return in.checkDuplicate(db, c, oc, elems, set)
 	}
-	if set == 0 {
-		return nil // nothing to conflict with: all rows are inserted
+	if !swap {
+		return false, in.fail(db, c, "it is an upsert and its rows are not returned to the plugin", upsertCure)
 	}
-	c.upsert = true
-	if oc.UpdateAll {
-		return nil
+	c.conflict = true
+	if oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model) {
+		return false, nil // only inserted rows are returned
 	}
 	// Associations are saved like this with each save of their owner, mostly without a change.
-	for _, a := range oc.DoUpdates {
-		c.columns = append(c.columns, a.Column.Name)
-	}
-	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: true, lock: true})
-	c.before = found
-	return err
-}
-
-// checkDoNothing admits an insert of one row where the database counts only
-// inserted ones, of rows that have no key to conflict by, and of rows that are all there.
-func (in *instance) checkDoNothing(db *gorm.DB, c *capture, set int) error {
-	if in.dialect.Name() != "mysql" && (len(c.keys) == 1 || set == 0 && !c.model.otherUnique) {
-		return nil
-	}
-	there, err := in.allThere(db, c)
-	if err != nil {
-		return err
-	}
-	if !there {
-		return in.fail(db, c, "with DO NOTHING, as GORM saves belongs-to and many2many associations, the database does not tell which rows it inserted", upsertCure)
-	}
-	c.silent = true
-	return nil
-}
-
-// allThere says whether the table has all the rows by their keys, and locks them.
-func (in *instance) allThere(db *gorm.DB, c *capture) (bool, error) {
-	for _, k := range c.keys {
-		if !k.set() {
-			return false, nil
+	if !oc.UpdateAll && targetsPrimaryKey(c.model, oc) && set > 0 {
+		var keys []rowKey
+		for _, k := range c.keys {
+			if k.set() {
+				keys = append(keys, k)
+			}
+		}
+		found, err := in.read(db, c.model, keys, readOptions{unscoped: true, lock: true})
+		if err != nil {
+			return false, err
+		}
+		c.held = found
+		for _, a := range oc.DoUpdates {
+			c.changed = append(c.changed, a.Column.Name)
 		}
 	}
-	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: true, lock: true})
-	return len(found) == countKeys(c.keys), err
+	return false, nil
+}
+
+// upserted gives the rows that an upsert returned their kinds, and leaves out those that it found with its values.
+func (in *instance) upserted(c *capture, changes []change) []change {
+	oc, _ := c.stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
+	if oc.DoNothing {
+		return changes // returned means inserted
+	}
+	had := make(map[string]bool, len(c.keys))
+	for _, k := range c.keys {
+		if k.set() {
+			had[k.identity] = true
+		}
+	}
+	byKey := targetsPrimaryKey(c.model, oc)
+	for i := range changes {
+		// One row for each value, in their order, unless the upsert has a condition.
+		inserted := byKey && !had[changes[i].identity]
+		if len(changes) == len(c.keys) {
+			inserted = byKey && !c.keys[i].set()
+		}
+		if !inserted {
+			changes[i].kind = Upserted
+		}
+	}
+	before := make(map[string]rowValue, len(c.held))
+	for _, rv := range c.held {
+		before[rv.identity] = rv
+	}
+	return slices.DeleteFunc(changes, func(ch change) bool {
+		was, ok := before[ch.identity]
+		return ok && ch.kind == Upserted && c.unchanged(was, ch.rowValue)
+	})
+}
+
+// unchanged says whether an upsert of some columns found the row with their values.
+func (c *capture) unchanged(was, now rowValue) bool {
+	for _, name := range c.changed {
+		f := c.model.schema.LookUpField(name)
+		if f == nil || !sameValue(c.stmt, f, was.row, now.row) {
+			return false
+		}
+	}
+	return true
 }
 
 // updatesSome says whether GORM finds a column to update for UpdateAll. Without one it does nothing.
@@ -134,41 +137,6 @@ func targetsPrimaryKey(m *model, oc clause.OnConflict) bool {
 		if !slices.ContainsFunc(m.primary, func(f *schema.Field) bool {
 			return f.DBName == c.Name || (c.Name == clause.PrimaryKey && len(m.primary) == 1)
 		}) {
-			return false
-		}
-	}
-	return true
-}
-
-func hasOtherUnique(s *schema.Schema) bool {
-	for _, f := range s.Fields {
-		if f.Unique || f.UniqueIndex != "" {
-			return true
-		}
-	}
-	for _, index := range s.ParseIndexes() {
-		if index.Class == "UNIQUE" {
-			return true
-		}
-	}
-	return false
-}
-
-// unchanged says whether an upsert of some columns found the row with their values.
-func (c *capture) unchanged(db *gorm.DB, ch change) bool {
-	was, ok := c.before[ch.identity]
-	if !ok || ch.kind != Upserted {
-		return false
-	}
-	for _, name := range c.columns {
-		f := c.model.schema.LookUpField(name)
-		if f == nil {
-			return false
-		}
-		// The Go values, as ValueOf wraps those of serializers.
-		old := f.ReflectValueOf(db.Statement.Context, was.row).Interface()
-		now := f.ReflectValueOf(db.Statement.Context, ch.row).Interface()
-		if !reflect.DeepEqual(old, now) {
 			return false
 		}
 	}

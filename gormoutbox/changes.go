@@ -1,11 +1,9 @@
 package gormoutbox
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -22,6 +20,13 @@ type rowValue struct {
 type change struct {
 	rowValue
 	kind Kind
+	// before is the row before an update, if it was read, and changed the columns that differ.
+	before  reflect.Value
+	changed []string
+	// previousID is the aggregate id before an update that changed it.
+	previousID string
+	// soft says that a deleted row is still in its table.
+	soft bool
 }
 
 // rowKey is the primary key of a value.
@@ -33,69 +38,6 @@ type rowKey struct {
 
 // set says whether every part of the key is set.
 func (k rowKey) set() bool { return !slices.Contains(k.zero, true) }
-
-// emitChanges turns changes into events and writes them with one INSERT.
-func (in *instance) emitChanges(db *gorm.DB, c *capture, changes []change) error {
-	ctx := db.Statement.Context
-	rows := make([]row, 0, len(changes))
-	for _, ch := range changes {
-		if !c.model.emits(ch.kind) {
-			continue
-		}
-		r, err := in.eventOf(db, c, ch)
-		if errors.Is(err, ErrNoEvent) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := in.finish(ctx, &r, nil); err != nil {
-			return err
-		}
-		rows = append(rows, r)
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	if err := in.write(ctx, db, db.Statement.ConnPool, rows); err != nil {
-		return err
-	}
-	c.written = len(rows)
-	return nil
-}
-
-func (in *instance) eventOf(db *gorm.DB, c *capture, ch change) (row, error) {
-	m := c.model
-	id, err := m.aggregateID(db.Statement.Context, ch.row)
-	if err != nil {
-		return row{}, err
-	}
-	e := Event{AggregateType: m.aggregate, AggregateID: id, Type: m.typeOf(ch.kind), Topic: m.topic, Version: m.version}
-	if in.config.Marshal == nil {
-		e.Payload, err = m.payload(ch.row)
-	} else {
-		var payload []byte
-		payload, err = in.config.Marshal(db.Statement.Context, Change{
-			Kind: ch.kind, AggregateType: m.aggregate, AggregateID: id, EventType: e.Type,
-			Table: db.Statement.Table, Model: ch.row.Addr().Interface(), Changed: c.changed,
-		})
-		e.Payload = payload
-		if err == nil && payload == nil {
-			return row{}, &EventError{Field: "Payload", Cause: "Config.Marshal returned nil", Cure: "return ErrNoEvent for no event, or []byte{} for an empty payload"}
-		}
-	}
-	if err != nil {
-		return row{}, err
-	}
-	r, err := e.toRow()
-	if err != nil {
-		return row{}, err
-	}
-	if len(c.changed) > 0 && ch.kind == Updated {
-		r.headers[HeaderChanged] = strings.Join(c.changed, ",")
-	}
-	return r, nil
-}
 
 // elements lists the values of the model in the statement's value, or says why it is of another kind.
 func (m *model) elements(rv reflect.Value) (out []reflect.Value, problem string) {
@@ -148,73 +90,111 @@ func (m *model) keysOf(db *gorm.DB, elems []reflect.Value) (keys []rowKey, set i
 // maxKeys is how many keys one read back has in its IN list.
 const maxKeys = 500
 
-// readOptions say which rows a read by key sees.
+// readOptions say which rows a read sees.
 type readOptions struct {
 	unscoped bool // soft-deleted ones too
 	lock     bool
+	bounded  bool // by the statement's ORDER BY and LIMIT, where an UPDATE has them
 }
 
-// read returns the rows with these keys as the database has them, by identity.
-// It runs in the statement's transaction, on its table, without the model's hooks.
-func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) (map[string]rowValue, error) {
+// read returns the rows with these keys as the database has them, in the order of the keys.
+func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) ([]rowValue, error) {
+	found := make([]rowValue, 0, len(keys))
+	for part := range slices.Chunk(keys, maxKeys) {
+		rows, err := in.find(db, m, m.keysIn(part), o)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rows...)
+	}
+	return inOrder(keys, found), nil
+}
+
+// keysIn is the condition that a row has one of the keys.
+func (m *model) keysIn(keys []rowKey) clause.Expression {
+	if len(keys) == 0 {
+		return clause.Expr{SQL: "1 = 0"}
+	}
+	names := make([]string, len(m.primary))
+	for i, f := range m.primary {
+		names[i] = f.DBName
+	}
+	values := make([][]any, len(keys))
+	for i, k := range keys {
+		values[i] = k.values
+	}
+	column, args := schema.ToQueryValues(clause.CurrentTable, names, values)
+	return clause.IN{Column: column, Values: args}
+}
+
+// find returns the rows that the condition matches. It runs in the statement's
+// transaction, on its table, without the model's hooks.
+func (in *instance) find(db *gorm.DB, m *model, condition clause.Expression, o readOptions) ([]rowValue, error) {
 	stmt := db.Statement
-	found := make(map[string]rowValue, len(keys))
-	for len(keys) > 0 {
-		n := min(len(keys), maxKeys)
-		values := make([][]any, n)
-		for i, k := range keys[:n] {
-			values[i] = k.values
-		}
-		keys = keys[n:]
-		// NewDB and Context in one call: anything else clones the caller's statement.
-		tx := db.Session(&gorm.Session{NewDB: true, Context: stmt.Context, SkipHooks: true, Logger: db.Logger})
-		dest := reflect.New(reflect.SliceOf(m.schema.ModelType))
-		tx = tx.Model(dest.Interface())
-		// The table of the statement: a shard, or a schema of its own.
-		tx.Statement.TableExpr, tx.Statement.Table = stmt.TableExpr, stmt.Table
-		tx.Statement.ConnPool = unprepared(stmt.ConnPool)
-		if o.unscoped {
-			tx = tx.Unscoped()
-		}
-		if o.lock && in.dialect.ForUpdate() != "" {
-			tx = tx.Clauses(clause.Locking{Strength: "UPDATE"})
-		}
-		names := make([]string, len(m.primary))
-		for i, f := range m.primary {
-			names[i] = f.DBName
-		}
-		column, args := schema.ToQueryValues(clause.CurrentTable, names, values)
-		if err := tx.Where(clause.IN{Column: column, Values: args}).Find(dest.Interface()).Error; err != nil {
-			return nil, fmt.Errorf("gormoutbox: reading the rows of %s back: %w", m.name, err)
-		}
-		for i := range dest.Elem().Len() {
-			rv := dest.Elem().Index(i)
-			k, err := m.primaryKey(stmt.Context, rv)
-			if err != nil {
-				return nil, err
+	// NewDB and Context in one call: anything else clones the caller's statement.
+	tx := db.Session(&gorm.Session{NewDB: true, Context: stmt.Context, SkipHooks: true, Logger: db.Logger})
+	dest := reflect.New(reflect.SliceOf(m.schema.ModelType))
+	tx = tx.Model(dest.Interface())
+	// The table of the statement: a shard, or a schema of its own.
+	tx.Statement.TableExpr, tx.Statement.Table = stmt.TableExpr, stmt.Table
+	tx.Statement.ConnPool = unprepared(stmt.ConnPool)
+	if o.unscoped {
+		tx = tx.Unscoped()
+	}
+	if o.lock && in.dialect.ForUpdate() != "" {
+		tx = tx.Clauses(clause.Locking{Strength: "UPDATE"})
+	}
+	if o.bounded && in.dialect.Name() == "mysql" {
+		for _, name := range []string{"ORDER BY", "LIMIT"} {
+			if cl, ok := stmt.Clauses[name]; ok {
+				tx.Statement.Clauses[name] = cl
 			}
-			found[k.identity] = rowValue{k.identity, rv}
 		}
 	}
-	return found, nil
+	tx.Statement.AddClause(clause.Where{Exprs: []clause.Expression{condition}})
+	if err := tx.Find(dest.Interface()).Error; err != nil {
+		return nil, fmt.Errorf("gormoutbox: reading the rows of %s back: %w", m.name, err)
+	}
+	rows := make([]rowValue, dest.Elem().Len())
+	for i := range rows {
+		rv := dest.Elem().Index(i)
+		k, err := m.primaryKey(stmt.Context, rv)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = rowValue{k.identity, rv}
+	}
+	return rows, nil
 }
 
-// match lists the rows that were found in the order of the keys, each once. It is not ok if
-// one is left over: the database may compare keys otherwise than Go does (letter case,
-// padding). A single row is the one that was meant all the same.
-func match(keys []rowKey, found map[string]rowValue, kind Kind) (out []change, ok bool) {
-	out = make([]change, 0, len(found))
-	if len(keys) == 1 && len(found) == 1 {
-		for _, rv := range found {
-			return append(out, change{rv, kind}), true
+// changesOf gives all rows one kind.
+func changesOf(rows []rowValue, kind Kind) []change {
+	out := make([]change, len(rows))
+	for i, rv := range rows {
+		out[i] = change{rowValue: rv, kind: kind}
+	}
+	return out
+}
+
+// inOrder lists the rows in the order of the keys, and then those whose keys are none of them: the database may
+// compare keys otherwise than Go does (letter case, padding).
+func inOrder(keys []rowKey, rows []rowValue) []rowValue {
+	if len(keys) < 2 {
+		return rows
+	}
+	at := make(map[string]int, len(keys))
+	for i, k := range keys {
+		if _, ok := at[k.identity]; !ok {
+			at[k.identity] = i
 		}
 	}
-	listed := make(map[string]bool, len(found))
-	for _, k := range keys {
-		if rv, there := found[k.identity]; there && !listed[k.identity] {
-			listed[k.identity] = true
-			out = append(out, change{rv, kind})
+	rank := func(rv rowValue) int {
+		if i, ok := at[rv.identity]; ok {
+			return i
 		}
+		return len(keys)
 	}
-	return out, len(out) == len(found)
+	sorted := slices.Clone(rows)
+	slices.SortStableFunc(sorted, func(a, b rowValue) int { return rank(a) - rank(b) })
+	return sorted
 }

@@ -7,21 +7,33 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+
+	"github.com/google/uuid"
 )
 
 // Change is what a write did to one row, as a MarshalFunc gets it.
 type Change struct {
+	// ID is the id that the event will have.
+	ID            uuid.UUID
 	Kind          Kind
 	AggregateType string
 	AggregateID   string
-	EventType     string
+	// PreviousAggregateID is the aggregate id before an update that changed it, else empty.
+	PreviousAggregateID string
+	EventType           string
 	// Table is the table that was written, a shard for example.
 	Table string
 	// Model points to a copy of the row after the write (for a delete: the last
 	// row), read from the database. It has the type of the saved model.
 	Model any
-	// Changed are the columns that an update assigned, without excluded ones.
+	// Before points to the row before an update of a model with before= in its tag, else nil.
+	Before any
+	// Changed are the columns that an update changed, if it knows the row before, or assigned; without excluded ones.
 	Changed []string
+	// SoftDelete says that a deleted row is still in its table, marked as deleted.
+	SoftDelete bool
+	// Headers takes further headers of the event, such as a content type, from a MarshalFunc.
+	Headers map[string]string
 }
 
 // MarshalFunc makes the payload of a change. ErrNoEvent means that this change is
@@ -60,9 +72,18 @@ type Config struct {
 	// pointers of annotated types, or Annotate(model, tag). Registering a model also makes
 	// the plugin refuse writes to its table that bypass the model, before its first save.
 	Models []any
-	// Marshal makes the payloads. Defaults to the row as encoding/json, without
+	// Marshal makes the payloads of models that have no marshaller of their own. Defaults to the row as encoding/json, without
 	// associations and fields tagged outbox:"-".
 	Marshal MarshalFunc
+	// MaxPayload is how many bytes a payload may have; a larger one fails the save with an *EventError. A broker's
+	// limit is a good choice. Defaults to 10 MiB; negative means no limit.
+	MaxPayload int
+	// WatchCommits makes the plugin see the commits of db.Transaction and db.Begin, so that relays of this process
+	// wake up at once and a Recorder forgets its events, without the help of the function Transaction. It wraps the connection
+	// pool of the *gorm.DB. The price: statement.ConnPool is no *sql.Tx any more in a
+	// transaction, so code that asserts this type stops working. Defaults to false: such
+	// events are found by polling.
+	WatchCommits bool
 	// Topic chooses the topic of events that have none of their own. Defaults to the event type.
 	Topic TopicFunc
 	// Headers returns further headers from the context of a save, such as a trace context. It must
@@ -76,6 +97,7 @@ func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "gormoutbox")
 	c.Table = cmp.Or(c.Table, DefaultTable)
 	c.Partitions = cmp.Or(c.Partitions, DefaultPartitions)
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -99,15 +121,25 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Annotated is a model whose annotation is given by value.
+// DefaultMaxPayload is the default of Config.MaxPayload, in bytes.
+const DefaultMaxPayload = 10 << 20
+
+// Annotated is a model whose annotation, or marshaller, is given by value.
 type Annotated struct {
-	model any
-	tag   string
+	model   any
+	tag     string
+	marshal MarshalFunc
 }
 
 // Annotate annotates a model that can't have an Emit field, for Config.Models.
-// The tag is the one that Emit would have.
+// The tag is the one that Emit would have. For a model that has an Emit field it is empty.
 func Annotate(model any, tag string) Annotated { return Annotated{model: model, tag: tag} }
+
+// Marshal returns the annotation with a marshaller for this model alone, which goes before Config.Marshal.
+func (a Annotated) Marshal(fn MarshalFunc) Annotated {
+	a.marshal = fn
+	return a
+}
 
 func typeOfModel(m any) reflect.Type {
 	t := reflect.TypeOf(m)

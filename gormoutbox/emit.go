@@ -14,11 +14,15 @@ package gormoutbox
 //
 //   - aggregate=NAME, required: the aggregate type, first part of the event type.
 //   - on=KINDS: which of created|updated|deleted are emitted. Defaults to all. Upserted
-//     events come with created or updated.
+//     events come with created or updated. on=none leaves only what a Recorder has recorded.
 //   - type=NAME: the event type; "{kind}" in it becomes the kind. Defaults to "<aggregate>.{kind}".
 //   - topic=NAME: the topic. Defaults to Config.Topic, then to the event type.
 //   - version=TEXT: the event_version header. Defaults to none.
 //   - key=COLUMN: the column (or Go field) with the aggregate id. Defaults to the primary key.
+//   - before=columns: an update first reads and locks the rows, so that the header "changed" has the columns whose
+//     value really changed, and an update that changes nothing is no event. before=values adds
+//     the header "previous": a JSON object of the old values of these columns. Both
+//     cost a round trip more for each update. Defaults to neither: "changed" has the columns that were assigned.
 //
 // Only the type that declares the field is annotated, not one that embeds it.
 //

@@ -81,7 +81,7 @@ func (e Event) toRow() (row, error) {
 	id := e.ID
 	if id == uuid.Nil {
 		if id, err = uuid.NewV7(); err != nil {
-			return row{}, &EventError{Field: "ID", Cause: "no random numbers for a new id", Cure: "see the system's random source", err: err}
+			return row{}, noRandom(err)
 		}
 	}
 	if t := e.AvailableAt; !t.IsZero() && (t.UTC().Year() < 1970 || t.UTC().Year() > 9999) {
@@ -98,6 +98,10 @@ func (e Event) toRow() (row, error) {
 		r.headers[HeaderEventVersion] = e.Version
 	}
 	return r, nil
+}
+
+func noRandom(err error) error {
+	return &EventError{Field: "ID", Cause: "no random numbers for a new id", Cure: "see the system's random source", err: err}
 }
 
 func marshalPayload(payload any) (out []byte, err error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Names of the headers (Watermill's metadata) that every event carries or may
-// carry. All but the last three are reserved: they are set by this module, and a
+// carry. All but the last four are reserved: they are set by this module, and a
 // user's header of that name is an error when the event is saved.
 const (
 	HeaderAggregateType = "aggregate_type"
@@ -17,8 +17,14 @@ const (
 	HeaderEventVersion  = "event_version"
 	// HeaderOccurredAt is the database's time of the save, RFC 3339 in UTC.
 	HeaderOccurredAt = "occurred_at"
-	// HeaderChanged lists the columns that an update assigned, separated by commas.
+	// HeaderChanged lists the columns that an update assigned, or changed if the row before it was read, separated by commas.
 	HeaderChanged = "changed"
+	// HeaderPrevious is a JSON object with the values before an update, see Emit.
+	HeaderPrevious = "previous"
+	// HeaderPreviousAggregateID is the aggregate id before an update that changed it.
+	HeaderPreviousAggregateID = "previous_aggregate_id"
+	// HeaderSoftDelete is "true" if a deleted row is still in its table, marked as deleted.
+	HeaderSoftDelete = "soft_delete"
 	// HeaderName is the event type once more, where Watermill's CQRS processors look for it.
 	HeaderName = "name"
 	// HeaderOriginID is the id under which a forwarded message came in.
@@ -28,6 +34,8 @@ const (
 
 	// HeaderCorrelationID is the header that Watermill's CorrelationID middleware carries on.
 	HeaderCorrelationID = "correlation_id"
+	// HeaderCausationID is the id of the message that caused this one.
+	HeaderCausationID = "causation_id"
 	// HeaderTraceParent and HeaderTraceState are those of W3C Trace Context.
 	HeaderTraceParent = "traceparent"
 	HeaderTraceState  = "tracestate"
@@ -39,6 +47,7 @@ const watermillUUIDHeader = "_watermill_message_uuid"
 var reserved = map[string]bool{
 	HeaderAggregateType: true, HeaderAggregateID: true, HeaderEventType: true, HeaderEventVersion: true,
 	HeaderOccurredAt: true, HeaderChanged: true, HeaderName: true, HeaderOriginID: true, HeaderReplayed: true,
+	HeaderPrevious: true, HeaderPreviousAggregateID: true, HeaderSoftDelete: true,
 	watermillUUIDHeader: true,
 }
 
@@ -64,6 +73,11 @@ func WithHeaders(ctx context.Context, headers map[string]string) context.Context
 // WithCorrelationID is WithHeaders for the correlation id alone.
 func WithCorrelationID(ctx context.Context, id string) context.Context {
 	return WithHeaders(ctx, map[string]string{HeaderCorrelationID: id})
+}
+
+// WithCausationID is WithHeaders for the id of the message that is being handled.
+func WithCausationID(ctx context.Context, id string) context.Context {
+	return WithHeaders(ctx, map[string]string{HeaderCausationID: id})
 }
 
 func contextHeaders(ctx context.Context) map[string]string {

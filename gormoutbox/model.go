@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"gorm.io/gorm/schema"
@@ -19,21 +20,32 @@ import (
 // the schema that GORM made of the type.
 type model struct {
 	annotation
-	schema     *schema.Schema
-	name       string
-	primary    []*schema.Field
-	key        []*schema.Field // of the aggregate id
-	excluded   map[string]bool // columns that never leave the database
-	projection *projection     // nil if a marshaller is configured
-	// otherUnique says that the model declares a unique index beside its primary key.
-	otherUnique bool
+	schema   *schema.Schema
+	name     string
+	primary  []*schema.Field
+	key      []*schema.Field // of the aggregate id
+	excluded map[string]bool // columns that never leave the database
+	// marshal makes the payloads; nil means the projection.
+	marshal    MarshalFunc
+	projection atomic.Pointer[projection]
+	columns    atomic.Pointer[columns]
+	// readOnly says that some fields are never written by GORM, unreadable that some with a default are never read.
+	readOnly, unreadable bool
+	// emitter says that the model is an Emitter, records that it has a Recorder.
+	emitter, records bool
 }
 
 // compile checks an annotation against the schema and returns all mistakes together.
-func compile(s *schema.Schema, tag string, custom bool) (*model, error) {
+func compile(s *schema.Schema, tag string, marshal MarshalFunc) (*model, error) {
 	name := s.ModelType.String()
 	a, errs := parseTag(name, tag)
-	m := &model{annotation: a, schema: s, name: name, primary: s.PrimaryFields, excluded: map[string]bool{}, otherUnique: hasOtherUnique(s)}
+	pointer := reflect.PointerTo(s.ModelType)
+	m := &model{
+		annotation: a, schema: s, name: name, primary: s.PrimaryFields, excluded: map[string]bool{}, marshal: marshal,
+		emitter: pointer.Implements(emitterType), records: pointer.Implements(recorderType),
+		readOnly:   slices.ContainsFunc(s.Fields, neverWritten),
+		unreadable: slices.ContainsFunc(s.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return !f.Readable }),
+	}
 	fail := func(field, cause, cure string) {
 		errs = append(errs, &ConfigError{Field: name + field, Cause: cause, Cure: cure})
 	}
@@ -75,12 +87,12 @@ func compile(s *schema.Schema, tag string, custom bool) (*model, error) {
 			fail("."+f.Name, `the aggregate id is made of it and it is tagged outbox:"-"`, "remove the tag, or choose another column with key=")
 		}
 	}
-	if !custom {
+	if marshal == nil {
 		if marshalsItself(s.ModelType) {
 			fail("", "it has or inherits MarshalJSON or MarshalText, which would decide what the event says", "set Config.Marshal, or remove the method")
 		} else {
 			b := &projectionBuilder{model: name, schema: s}
-			m.projection = b.build(s.ModelType, nil, true)
+			m.projection.Store(b.build(s.ModelType, nil, true))
 			errs = append(errs, b.errs...)
 		}
 	}
@@ -122,7 +134,7 @@ func foreignSerializer(f *schema.Field) bool {
 // payload is the row as JSON.
 func (m *model) payload(rv reflect.Value) ([]byte, error) {
 	var b bytes.Buffer
-	if err := m.projection.encode(&b, rv); err != nil {
+	if err := m.projection.Load().encode(&b, rv); err != nil {
 		return nil, &EventError{Field: "Payload", Cause: m.name + " can't be marshalled", Cure: "mend the field's type or set Config.Marshal", err: err}
 	}
 	return b.Bytes(), nil

@@ -38,6 +38,7 @@ var (
 type projectionBuilder struct {
 	model  string
 	schema *schema.Schema
+	absent map[string]bool              // columns of the schema that the table does not have
 	memo   map[reflect.Type]*projection // of types outside of the model, which may be recursive
 	errs   []error
 }
@@ -155,6 +156,8 @@ func (b *projectionBuilder) excluded(f reflect.StructField, names []string) bool
 // only write would be zero whatever the database holds.
 func inRow(f *schema.Field) bool { return f.DBName != "" && f.Readable }
 
+func (b *projectionBuilder) inRow(f *schema.Field) bool { return inRow(f) && !b.absent[f.DBName] }
+
 // isColumn says whether the field is a column of the model by itself.
 func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 	if !inModel {
@@ -162,7 +165,7 @@ func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 	}
 	path := strings.Join(names, ".")
 	for _, f := range b.schema.Fields {
-		if inRow(f) && strings.Join(f.BindNames, ".") == path {
+		if b.inRow(f) && strings.Join(f.BindNames, ".") == path {
 			return true
 		}
 	}
@@ -173,7 +176,7 @@ func (b *projectionBuilder) isColumn(names []string, inModel bool) bool {
 func (b *projectionBuilder) isEmbedded(names []string) bool {
 	prefix := strings.Join(names, ".") + "."
 	for _, f := range b.schema.Fields {
-		if inRow(f) && strings.HasPrefix(strings.Join(f.BindNames, ".")+".", prefix) {
+		if b.inRow(f) && strings.HasPrefix(strings.Join(f.BindNames, ".")+".", prefix) {
 			return true
 		}
 	}

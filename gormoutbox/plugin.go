@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,8 +47,10 @@ type instance struct {
 	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
 	models sync.Map
 	owners owners
+	// unique has the unique indexes by table, []dialect.UniqueIndex.
+	unique sync.Map
 	// given are the annotations by value.
-	given map[reflect.Type]string
+	given map[reflect.Type]Annotated
 }
 
 // Initialize implements gorm.Plugin. It needs no connection. Other plugins may
@@ -65,6 +68,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if err := in.registerCallbacks(db, emitAnchors); err != nil {
 		return err
 	}
+	if p.config.WatchCommits {
+		in.watchCommits(db)
+	}
 	p.instances.Store(db.Callback(), in)
 	return nil
 }
@@ -79,7 +85,7 @@ func (p *Plugin) instance(db *gorm.DB) (*instance, error) {
 	if schemaName, _ := dialect.SplitName(p.config.Table); schemaName != "" && d.Name() == "sqlite" {
 		errs = append(errs, &ConfigError{Field: "Table", Cause: "SQLite can't have the tables in an attached database", Cure: "remove the schema's name"})
 	}
-	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]string{}}
+	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]Annotated{}}
 	in.owners.foldCase = d.Name() != "postgres"
 	for _, other := range pluginsOf(db) {
 		// Names that differ in the suffix alone share the further tables.
@@ -149,11 +155,14 @@ func (in *instance) registerModels(db *gorm.DB) error {
 		}
 		_, tagged, _ := findTag(t)
 		switch {
-		case byValue && tagged:
-			fail(t.String()+" is annotated by its tag and by value", "leave one")
+		case byValue && tagged && a.tag != "":
+			fail(t.String()+" is annotated by its tag and by value", "leave one, or pass an empty tag to Annotate")
 			continue
+		case byValue && (tagged || a.tag != ""):
+			in.given[t] = a
 		case byValue:
-			in.given[t] = a.tag
+			fail(t.String()+" is not annotated and the tag is empty", `pass a tag such as "aggregate=order"`)
+			continue
 		case !tagged:
 			fail(t.String()+" is not annotated", "give it a field of type gormoutbox.Emit, or use Annotate")
 			continue
@@ -173,25 +182,33 @@ func (in *instance) registerModels(db *gorm.DB) error {
 // model returns the annotated model of a schema, nil if it is not annotated.
 func (in *instance) model(s *schema.Schema) (*model, error) {
 	if found, ok := in.models.Load(s); ok {
-		switch m := found.(type) {
-		case *model:
-			return m, nil
-		case error:
-			return nil, m
+		m, ok := found.(*model)
+		if !ok {
+			return nil, found.(error) // nothing else is stored
 		}
+		return m, nil
 	}
-	tag, annotated := in.given[s.ModelType]
+	given := in.given[s.ModelType]
+	tag, annotated := given.tag, given.tag != ""
 	var err error
 	if !annotated {
 		tag, annotated, err = findTag(s.ModelType)
 	}
 	if !annotated {
+		if base := annotatedBase(s.ModelType); base != nil {
+			in.config.Logger.Warn("model embeds an annotated one and is not annotated itself, so its saves are no events",
+				slog.String("model", s.ModelType.String()), slog.String("embedded", base.String()))
+		}
 		in.models.Store(s, (*model)(nil))
 		return nil, nil
 	}
 	var m *model
 	if err == nil {
-		m, err = compile(s, tag, in.config.Marshal != nil)
+		marshal := in.config.Marshal
+		if given.marshal != nil {
+			marshal = given.marshal
+		}
+		m, err = compile(s, tag, marshal)
 	}
 	if err != nil {
 		in.models.Store(s, err)

@@ -3,6 +3,7 @@ package gormoutbox_test
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,7 +81,8 @@ func watched(t *testing.T, g *gorm.DB) *statements {
 	return s
 }
 
-// A save costs one read and one INSERT more, however many rows it has.
+// A save costs one INSERT more, however many rows it has, where the database returns the rows that it writes; else
+// one read more.
 func TestStatementsOfASave(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, db testenv.Database) {
@@ -94,24 +96,32 @@ func TestStatementsOfASave(t *testing.T) {
 				many[i].ID = uuid.New()
 			}
 			o := newOrder()
+			reads := map[string]map[string]bool{
+				"mysql": {"create": true, "update": true, "delete": true}, "mariadb": {"update": true}, "postgres": {}, "sqlite": {},
+			}[db.Name]
 			for _, step := range []struct {
+				op   string // of which the read may fall away
 				run  func() error
 				want []string
 			}{
-				{func() error { return g.Create(o).Error }, []string{"BEGIN", "INSERT orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
-				{func() error { return g.Create(&many).Error }, []string{"BEGIN", "INSERT orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
-				{func() error { return g.Model(o).Update("status", "x").Error }, []string{"BEGIN", "UPDATE orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
-				{func() error { return g.Delete(&many).Error }, []string{"BEGIN", "SELECT orders", "DELETE orders", "INSERT outbox_events", "COMMIT"}},
-				{func() error { return g.Transaction(func(tx *gorm.DB) error { return tx.Delete(o).Error }) }, []string{
+				{"create", func() error { return g.Create(o).Error }, []string{"BEGIN", "INSERT orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
+				{"create", func() error { return g.Create(&many).Error }, []string{"BEGIN", "INSERT orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
+				{"update", func() error { return g.Model(o).Update("status", "x").Error }, []string{"BEGIN", "UPDATE orders", "SELECT orders", "INSERT outbox_events", "COMMIT"}},
+				{"delete", func() error { return g.Delete(&many).Error }, []string{"BEGIN", "SELECT orders", "DELETE orders", "INSERT outbox_events", "COMMIT"}},
+				{"delete", func() error { return g.Transaction(func(tx *gorm.DB) error { return tx.Delete(o).Error }) }, []string{
 					"BEGIN", "SELECT orders", "DELETE orders", "INSERT outbox_events", "COMMIT",
 				}},
-				{func() error {
+				{"append", func() error {
 					return gormoutbox.Append(g, gormoutbox.Event{Type: "a", Payload: "1"}, gormoutbox.Event{Type: "b", Payload: "1"})
 				}, []string{"BEGIN", "INSERT outbox_events", "COMMIT"}},
 			} {
 				s.log = nil
 				require.NoError(t, step.run())
-				assert.Equal(t, step.want, s.log)
+				want := step.want
+				if !reads[step.op] {
+					want = slices.DeleteFunc(want, func(line string) bool { return line == "SELECT orders" })
+				}
+				assert.Equal(t, want, s.log, step.op)
 			}
 		}
 	})

@@ -18,8 +18,8 @@ type ownTx struct {
 	base gorm.ConnPool // to go back to
 	// members are the captures that use it.
 	members int
-	// written are the plugins to wake after the commit.
-	written []*Plugin
+	// ended are to be told how it ended.
+	ended []func(committed bool)
 }
 
 type ownTxKey struct{ stmt *gorm.Statement }
@@ -57,8 +57,13 @@ func (in *instance) leave(db *gorm.DB, c *capture) {
 	}
 	c.own = nil
 	if c.written > 0 {
-		own.written = append(own.written, in.plugin)
 		c.written = 0 // not to be reported again by end
+		own.ended = append(own.ended, func(committed bool) {
+			c.finishRecorders(committed)
+			if committed {
+				in.plugin.hub.wake(true)
+			}
+		})
 	}
 	if own.members--; own.members > 0 {
 		return
@@ -66,22 +71,22 @@ func (in *instance) leave(db *gorm.DB, c *capture) {
 	stmt.Settings.Delete(ownTxKey{stmt})
 	tx, _ := stmt.ConnPool.(gorm.TxCommitter) // join has put it there
 	stmt.ConnPool = own.base
-	if tx == nil {
-		return
-	}
-	if db.Error != nil {
+	committed := false
+	switch {
+	case tx == nil:
+	case db.Error != nil:
 		// A cancelled context has rolled it back already.
 		if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
 			_ = db.AddError(fmt.Errorf("gormoutbox: rolling back: %w", err))
 		}
-		return
+	default:
+		err := tx.Commit()
+		if committed = err == nil; !committed {
+			_ = db.AddError(fmt.Errorf("gormoutbox: committing: %w", err))
+		}
 	}
-	if err := tx.Commit(); err != nil {
-		_ = db.AddError(fmt.Errorf("gormoutbox: committing: %w", err))
-		return
-	}
-	for _, p := range own.written {
-		p.hub.wake(true)
+	for _, fn := range own.ended {
+		fn(committed)
 	}
 }
 

@@ -1,11 +1,6 @@
 package gormoutbox
 
-import (
-	"database/sql"
-	"sync"
-
-	"gorm.io/gorm"
-)
+import "sync"
 
 // Subscription tells a relay in the same process that events were written.
 // Polling remains the truth: a signal may come without an event, and events of
@@ -47,6 +42,8 @@ func (p *Plugin) Subscribe() *Subscription {
 type hub struct {
 	mu   sync.Mutex
 	subs map[*Subscription]struct{}
+	// watched are the transactions of users whose end will be seen, *watch by pool.
+	watched sync.Map
 }
 
 func (h *hub) wake(committed bool) {
@@ -62,29 +59,4 @@ func (h *hub) wake(committed bool) {
 		default: // a signal waits there already
 		}
 	}
-}
-
-// Transaction is db.Transaction that wakes the relays of this process after the
-// commit. Without it they find the events of a transaction by polling, which
-// is fast for about a second after a write. Without a plugin on db it returns
-// ErrNotRegistered and runs nothing.
-func Transaction(db *gorm.DB, fn func(tx *gorm.DB) error, opts ...*sql.TxOptions) error {
-	if db == nil || db.Config == nil {
-		return &ConfigError{Field: "db", Cause: "it is nil", Cure: "pass an open *gorm.DB"}
-	}
-	if fn == nil {
-		return &ConfigError{Field: "fn", Cause: "it is nil", Cure: "pass the function that writes"}
-	}
-	plugins := pluginsOf(db)
-	if len(plugins) == 0 {
-		return ErrNotRegistered
-	}
-	if err := db.Transaction(fn, opts...); err != nil {
-		return err
-	}
-	_, nested := transactionOf(db.Statement.ConnPool)
-	for _, p := range plugins {
-		p.hub.wake(!nested)
-	}
-	return nil
 }

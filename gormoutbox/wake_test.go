@@ -49,7 +49,7 @@ func TestWake(t *testing.T) {
 				"append in it":     {func() error { return g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Append(tx, event) }) }, "pending"},
 				"our Transaction": {func() error {
 					return gormoutbox.Transaction(g, func(tx *gorm.DB) error { return tx.Create(newOrder()).Error })
-				}, "committedpending"},
+				}, "committed"},
 				"our Transaction, nested": {func() error {
 					return g.Transaction(func(tx *gorm.DB) error {
 						return gormoutbox.Transaction(tx, func(inner *gorm.DB) error { return inner.Create(newOrder()).Error })

@@ -170,6 +170,12 @@ func (in *instance) finish(ctx context.Context, r *row, own map[string]string) e
 			}
 		}
 	}
+	if limit := in.config.MaxPayload; limit > 0 && len(r.payload) > limit {
+		return &EventError{
+			Field: "Payload", Cause: fmt.Sprintf("it has %d bytes and Config.MaxPayload is %d", len(r.payload), limit),
+			Cure: "send a reference instead of the content, or raise the limit if the broker takes such messages",
+		}
+	}
 	if r.id == uuid.Nil {
 		return &EventError{Field: "ID", Cause: "it is zero", Cure: "leave ids to the plugin"}
 	}

@@ -94,3 +94,37 @@ func (MySQL) Lock(ctx context.Context, db *sql.DB, name string, fn func(Queryer)
 	}()
 	return fn(conn)
 }
+
+// UniqueIndex is a unique index or the primary key of a table.
+type UniqueIndex struct {
+	Name    string
+	Columns []string
+	// Partial says that it is over a prefix of a column or over an expression, which has no name.
+	Partial bool
+}
+
+// UniqueIndexes lists the unique indexes of a table.
+func (MySQL) UniqueIndexes(ctx context.Context, q Queryer, table string) (out []UniqueIndex, err error) {
+	schema, name := SplitName(table)
+	rows, err := q.QueryContext(ctx, `SELECT index_name, COALESCE(column_name, ''), sub_part IS NOT NULL OR column_name IS NULL
+FROM information_schema.statistics
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? AND non_unique = 0
+ORDER BY index_name, seq_in_index`, schema, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var index, column string
+		var partial bool
+		if err := rows.Scan(&index, &column, &partial); err != nil {
+			return nil, err
+		}
+		if len(out) == 0 || out[len(out)-1].Name != index {
+			out = append(out, UniqueIndex{Name: index})
+		}
+		last := &out[len(out)-1]
+		last.Columns, last.Partial = append(last.Columns, column), last.Partial || partial
+	}
+	return out, rows.Err()
+}

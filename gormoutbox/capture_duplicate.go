@@ -1,0 +1,238 @@
+package gormoutbox
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
+)
+
+// MySQL and MariaDB have ON DUPLICATE KEY UPDATE: any unique index may be the conflict, nothing is
+// returned by MySQL, and counts depend on the connection. So the rows that the upsert could meet are read before
+// and after it; what is new or has changed was written. The reads don't lock: they would lock gaps, and
+// upserts of new rows would deadlock. At the default isolation both see one snapshot and the statement's
+// own writes, which is exact. At READ COMMITTED a row that another transaction committed between the
+// two reads counts as written by this one; the event then still says what the row holds.
+
+// checkDuplicate decides how the rows of an upsert are told.
+func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict, elems []reflect.Value, set int) (done bool, err error) {
+	if _, isMap := destMaps(db.Statement.Dest); isMap {
+		return false, in.fail(db, c, "it is an upsert from a map", "upsert a value of "+c.model.name)
+	}
+	indexes, err := in.uniqueIndexes(db, c)
+	if err != nil {
+		return false, err
+	}
+	meet, identified, err := in.candidates(db, c, indexes, elems)
+	if err != nil {
+		return false, err
+	}
+	if len(meet) == 0 {
+		return false, nil // nothing that it could conflict with: it inserts
+	}
+	before, err := in.find(db, c.model, anyOf(meet), readOptions{unscoped: true})
+	if err != nil {
+		return false, err
+	}
+	c.conflict, c.held = true, before
+	if !identified && !in.returnsKeys(db, c.model) {
+		if err := in.checkCounted(db, c, len(indexes)); err != nil {
+			return false, err
+		}
+		c.counted = true
+	}
+	nothing := oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model)
+	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, meet, nothing) }
+	return true, nil
+}
+
+// duplicated compares the rows that the upsert could meet with what they were.
+func (in *instance) duplicated(db *gorm.DB, c *capture, meet []clause.Expression, nothing bool) ([]change, error) {
+	m := c.model
+	elems, problem := m.elements(db.Statement.ReflectValue)
+	if problem != "" || len(elems) < len(c.keys) {
+		return nil, in.fail(db, c, "its value was changed by the insert", "create values of "+m.name)
+	}
+	after, _, err := m.keysOf(db, elems[:len(c.keys)])
+	if err != nil {
+		return nil, err
+	}
+	var keys []rowKey
+	for i, k := range c.keys {
+		if k.set() {
+			keys = append(keys, k)
+		} else if after[i].set() && (c.counted || in.returnsKeys(db, m)) {
+			keys = append(keys, after[i]) // made by the database
+		}
+	}
+	had := make(map[string]bool, len(c.keys))
+	for _, k := range c.keys {
+		had[k.identity] = k.set()
+	}
+	was := make(map[string]rowValue, len(c.held))
+	for _, rv := range c.held {
+		was[rv.identity] = rv
+		k, err := m.primaryKey(db.Statement.Context, rv.row)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	exprs := meet
+	if len(keys) > 0 {
+		exprs = append([]clause.Expression{m.keysIn(keys)}, meet...)
+	}
+	found, err := in.find(db, m, anyOf(exprs), readOptions{unscoped: true})
+	if err != nil {
+		return nil, err
+	}
+	var out []change
+	for _, rv := range inOrder(keys, found) {
+		old, there := was[rv.identity]
+		switch {
+		case there && (nothing || m.sameRow(db.Statement, old, rv)):
+		case nothing, !had[rv.identity]: // or without a key, and new
+			out = append(out, change{rowValue: rv, kind: Created})
+		default:
+			out = append(out, change{rowValue: rv, kind: Upserted})
+		}
+	}
+	return out, nil
+}
+
+// checkCounted admits values without a key beside values whose rows are there, as new children are saved
+// beside old ones: the server numbers the new rows one after the other, and so does GORM. A set key that is new
+// could raise the server's counter in between, and another unique index could turn a new row into an old one.
+func (in *instance) checkCounted(db *gorm.DB, c *capture, indexes int) error {
+	there := make(map[string]bool, len(c.held))
+	for _, rv := range c.held {
+		there[rv.identity] = true
+	}
+	f := c.autoKey()
+	for _, k := range c.keys {
+		if f == nil || indexes > 1 || k.set() && !there[k.identity] {
+			return in.fail(db, c, "some rows of the upsert have a key or another unique value and others have not, and GORM numbers them wrongly", upsertCure)
+		}
+	}
+	return in.checkStep(db, c, f)
+}
+
+// candidates are the conditions by which the values could meet rows of the table, one for each unique index. identified says
+// that each value has one.
+func (in *instance) candidates(db *gorm.DB, c *capture, indexes []dialect.UniqueIndex, elems []reflect.Value) (meet []clause.Expression, identified bool, err error) {
+	selected, restricted := db.Statement.SelectAndOmitColumns(true, false)
+	has := make([]bool, len(elems))
+	for _, index := range indexes {
+		fields := make([]*schema.Field, len(index.Columns))
+		for i, name := range index.Columns {
+			f := c.model.schema.LookUpField(name)
+			if f == nil || index.Partial {
+				return nil, false, in.fail(db, c, "the unique index "+index.Name+" is over a prefix, an expression or a column that the model has not, so its conflicts can't be told", upsertCure)
+			}
+			on, known := selected[f.DBName]
+			if (known && !on || !known && restricted) && !f.PrimaryKey {
+				return nil, false, in.fail(db, c, "Select or Omit leaves out "+f.DBName+", which has a unique index", upsertCure)
+			}
+			fields[i] = f
+		}
+		var values [][]any
+		for i, elem := range elems {
+			v, ok, err := in.uniqueValues(db, c, fields, elem)
+			if err != nil {
+				return nil, false, err
+			}
+			if ok {
+				values, has[i] = append(values, v), true
+			}
+		}
+		if len(values) > 0 {
+			column, args := schema.ToQueryValues(clause.CurrentTable, index.Columns, values)
+			meet = append(meet, clause.IN{Column: column, Values: args})
+		}
+	}
+	identified = true
+	for _, ok := range has {
+		identified = identified && ok
+	}
+	return meet, identified, nil
+}
+
+// uniqueValues are the values of an index's columns; not ok if the row can't conflict, as one is NULL or a number that
+// the database will make.
+func (in *instance) uniqueValues(db *gorm.DB, c *capture, fields []*schema.Field, elem reflect.Value) (values []any, ok bool, err error) {
+	for _, f := range fields {
+		v, zero := f.ValueOf(db.Statement.Context, elem)
+		switch {
+		case !zero:
+		case f.AutoIncrement:
+			return nil, false, nil
+		case f.DefaultValueInterface != nil:
+			v = f.DefaultValueInterface
+		case f.HasDefaultValue || f.AutoCreateTime != 0 || f.AutoUpdateTime != 0:
+			return nil, false, in.fail(db, c, f.DBName+" has a unique index and its value is made later", "set it before the save")
+		}
+		null, err := isNull(v)
+		if err != nil {
+			return nil, false, fmt.Errorf("gormoutbox: reading %s.%s: %w", c.model.name, f.Name, err)
+		}
+		if null {
+			return nil, false, nil
+		}
+		values = append(values, v)
+	}
+	return values, true, nil
+}
+
+// isNull says whether the value is NULL for the database.
+func isNull(v any) (bool, error) {
+	if rv := reflect.ValueOf(v); v == nil || rv.Kind() == reflect.Pointer && rv.IsNil() {
+		return true, nil
+	}
+	if valuer, ok := v.(driver.Valuer); ok {
+		value, err := valuer.Value()
+		return value == nil, err
+	}
+	return false, nil
+}
+
+// uniqueIndexes reads the table's unique indexes from the catalogue, once a table.
+func (in *instance) uniqueIndexes(db *gorm.DB, c *capture) ([]dialect.UniqueIndex, error) {
+	my, ok := in.dialect.(dialect.MySQL)
+	if !ok {
+		return nil, errors.New("gormoutbox: unique indexes are read on MySQL only") // not reached
+	}
+	name := tableName(db.Statement)
+	if found, ok := in.unique.Load(name); ok {
+		return found.([]dialect.UniqueIndex), nil
+	}
+	indexes, err := my.UniqueIndexes(db.Statement.Context, unprepared(db.Statement.ConnPool), name)
+	if err != nil {
+		return nil, fmt.Errorf("gormoutbox: reading the unique indexes of %s: %w", name, err)
+	}
+	if len(indexes) == 0 {
+		return nil, in.fail(db, c, "the catalogue shows no unique index of its table", upsertCure)
+	}
+	in.unique.Store(name, indexes)
+	return indexes, nil
+}
+
+// anyOf joins conditions by OR, in parentheses.
+type anyOf []clause.Expression
+
+// Build implements clause.Expression.
+func (a anyOf) Build(b clause.Builder) {
+	_ = b.WriteByte('(') // to a strings.Builder, which can't fail
+	for i, e := range a {
+		if i > 0 {
+			_, _ = b.WriteString(" OR ")
+		}
+		e.Build(b)
+	}
+	_ = b.WriteByte(')')
+}
