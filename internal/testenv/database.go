@@ -9,7 +9,8 @@ import (
 
 // Database is a fresh, empty database of one test.
 type Database struct {
-	// Name is "postgres", "mariadb", "mysql" or "sqlite".
+	// Name is "postgres", "postgres18", "mariadb", "mysql", "sqlite" or the
+	// name of a variant of MariaDB.
 	Name string
 
 	// DSN is what the driver takes: pgx, go-sql-driver/mysql or
@@ -18,6 +19,7 @@ type Database struct {
 	DSN string
 
 	dialector func(dsn string) gorm.Dialector
+	wire      wire // zero where there is no server
 }
 
 // Dialector returns a new GORM dialector for the database.
@@ -29,6 +31,12 @@ func (d Database) Dialector() gorm.Dialector {
 // closes it at the end of the test. At most one config may be given; where it
 // has no logger, and by default, GORM logs nothing.
 func (d Database) Open(t testing.TB, cfg ...*gorm.Config) *gorm.DB {
+	t.Helper()
+	return openPool(t, d.Name, d.Dialector(), cfg)
+}
+
+// openPool is Open for any dialector.
+func openPool(t testing.TB, name string, dialector gorm.Dialector, cfg []*gorm.Config) *gorm.DB {
 	t.Helper()
 
 	var config gorm.Config
@@ -43,17 +51,17 @@ func (d Database) Open(t testing.TB, cfg ...*gorm.Config) *gorm.DB {
 		config.Logger = logger.Discard
 	}
 
-	db, err := gorm.Open(d.Dialector(), &config)
+	db, err := gorm.Open(dialector, &config)
 	if err != nil {
-		t.Fatalf("opening %s: %v", d.Name, err)
+		t.Fatalf("opening %s: %v", name, err)
 	}
 	pool, err := db.DB()
 	if err != nil {
-		t.Fatalf("opening %s: %v", d.Name, err)
+		t.Fatalf("opening %s: %v", name, err)
 	}
 	t.Cleanup(func() {
 		if err := pool.Close(); err != nil {
-			t.Errorf("closing %s: %v", d.Name, err)
+			t.Errorf("closing %s: %v", name, err)
 		}
 	})
 	return db

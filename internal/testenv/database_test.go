@@ -18,10 +18,15 @@ type note struct {
 
 // constructors are all the ways to get a database.
 var constructors = map[string]func(testing.TB) testenv.Database{
-	"postgres": testenv.Postgres,
-	"mariadb":  testenv.MariaDB,
-	"mysql":    testenv.MySQLPath,
-	"sqlite":   testenv.SQLite,
+	"postgres":            testenv.Postgres,
+	"postgres18":          testenv.Postgres18,
+	"mariadb":             testenv.MariaDB,
+	"mariadb-interpolate": testenv.MariaDBInterpolate,
+	"mysql":               testenv.MySQLPath,
+	"mysql-foundrows":     testenv.MySQLFoundRows,
+	"mysql-increment2":    testenv.MySQLIncrement,
+	"mysql-interpolate":   testenv.MySQLInterpolate,
+	"sqlite":              testenv.SQLite,
 }
 
 func TestDatabasesAreIsolated(t *testing.T) {
@@ -49,8 +54,9 @@ func TestDatabasesAreIsolated(t *testing.T) {
 func TestDatabasesAreDropped(t *testing.T) {
 	t.Parallel()
 	for name, query := range map[string]string{
-		"postgres": "SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?",
-		"mariadb":  "SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?",
+		"postgres":   "SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?",
+		"postgres18": "SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?",
+		"mariadb":    "SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +64,10 @@ func TestDatabasesAreDropped(t *testing.T) {
 			t.Run("use", func(t *testing.T) {
 				db := constructors[name](t).Open(t)
 				require.NoError(t, db.AutoMigrate(&note{}))
-				current := map[string]string{"postgres": "SELECT current_schema()", "mariadb": "SELECT database()"}[name]
+				current := "SELECT current_schema()"
+				if name == "mariadb" {
+					current = "SELECT database()"
+				}
 				require.NoError(t, db.Raw(current).Scan(&schema).Error)
 				require.NotEmpty(t, schema)
 			})
@@ -72,7 +81,14 @@ func TestDatabasesAreDropped(t *testing.T) {
 
 func TestMySQLPathDoesWithoutReturning(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]bool{"mariadb": true, "mysql": false} {
+	for name, want := range map[string]bool{
+		"mariadb":             true,
+		"mariadb-interpolate": true,
+		"mysql":               false,
+		"mysql-foundrows":     false,
+		"mysql-increment2":    false,
+		"mysql-interpolate":   false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := constructors[name](t).Open(t)

@@ -25,18 +25,22 @@ var mariadbServer = server{
 // parseTime, which GORM needs.
 func MariaDB(t testing.TB) Database {
 	t.Helper()
-	return Database{Name: "mariadb", DSN: newMariaDB(t), dialector: mysql.Open}
+	return newMariaDB(t, "mariadb", mysql.Open, nil)
 }
 
 // MySQLPath is MariaDB, but GORM uses no RETURNING, as on MySQL.
 func MySQLPath(t testing.TB) Database {
 	t.Helper()
-	return Database{Name: "mysql", DSN: newMariaDB(t), dialector: func(dsn string) gorm.Dialector {
-		return mysql.New(mysql.Config{DSN: dsn, DisableWithReturning: true})
-	}}
+	return newMariaDB(t, "mysql", withoutReturning, nil)
 }
 
-func newMariaDB(t testing.TB) (dsn string) {
+func withoutReturning(dsn string) gorm.Dialector {
+	return mysql.New(mysql.Config{DSN: dsn, DisableWithReturning: true})
+}
+
+// newMariaDB creates a database; configure, which may be nil, changes what
+// the DSN says.
+func newMariaDB(t testing.TB, kind string, dialector func(string) gorm.Dialector, configure func(*mysqldriver.Config)) Database {
 	t.Helper()
 	server := mariadbServer.require(t)
 
@@ -47,6 +51,9 @@ func newMariaDB(t testing.TB) (dsn string) {
 	}
 	config.DBName = name
 	config.ParseTime = true
+	if configure != nil {
+		configure(config)
+	}
 
 	create(t, name, func(ctx context.Context) error {
 		return execMariaDB(ctx, server, "CREATE DATABASE "+name)
@@ -54,7 +61,7 @@ func newMariaDB(t testing.TB) (dsn string) {
 	drop(t, name, func(ctx context.Context) error {
 		return execMariaDB(ctx, server, "SET lock_wait_timeout = 15", "DROP DATABASE "+name)
 	})
-	return config.FormatDSN()
+	return Database{Name: kind, DSN: config.FormatDSN(), dialector: dialector, wire: mariadbWire}
 }
 
 func execMariaDB(ctx context.Context, dsn string, statements ...string) error {

@@ -82,15 +82,30 @@ func TestServersAreProbedForReal(t *testing.T) {
 	t.Parallel()
 	// Nothing listens on port 1.
 	for s, address := range map[*server]string{
-		&postgresServer: "postgres://postgres@127.0.0.1:1/x?sslmode=disable",
-		&mariadbServer:  "outbox@tcp(127.0.0.1:1)/",
-		&kafkaServer:    "127.0.0.1:1",
+		&postgresServer:   "postgres://postgres@127.0.0.1:1/x?sslmode=disable",
+		&postgres18Server: "postgres://postgres@127.0.0.1:1/x?sslmode=disable",
+		&mariadbServer:    "outbox@tcp(127.0.0.1:1)/",
+		&kafkaServer:      "127.0.0.1:1",
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			assert.Error(t, s.probe(t.Context(), address))
 		})
 	}
+}
+
+func TestOtherReleaseIsNotPostgres18(t *testing.T) {
+	t.Parallel()
+	other := postgresServer.require(t)
+	var release int
+	conn, err := pgx.Connect(t.Context(), other)
+	require.NoError(t, err)
+	defer conn.Close(t.Context()) //nolint:errcheck // Nothing hangs on it.
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&release))
+	if release == 18 {
+		t.Skip("both are PostgreSQL 18")
+	}
+	assert.ErrorContains(t, postgres18Server.probe(t.Context(), other), "instead of 18")
 }
 
 func TestWithSearchPath(t *testing.T) {

@@ -59,7 +59,8 @@ func newEnvironment() (*environment, error) {
 	return &environment{
 		dir: dir,
 		servers: []server{
-			&postgres{home: filepath.Join(dir, "postgres")},
+			newPostgres15(filepath.Join(dir, "postgres")),
+			newPostgres18(filepath.Join(dir, "postgres18")),
 			&mariadb{home: filepath.Join(dir, "mariadb")},
 			&kafka{home: filepath.Join(dir, "kafka")},
 		},

@@ -19,6 +19,7 @@ func TestExports(t *testing.T) {
 	odd := `postgres://o'brien:$x"@db/test`
 	t.Setenv("OUTBOX_SERVICES_DIR", t.TempDir())
 	t.Setenv(defaults.PostgresVariable, odd)
+	t.Setenv(defaults.Postgres18Variable, "")
 	t.Setenv(defaults.MySQLVariable, defaults.MySQL) // left by an earlier eval
 	t.Setenv(defaults.KafkaVariable, "")
 
@@ -28,14 +29,14 @@ func TestExports(t *testing.T) {
 	for _, s := range env.ours() {
 		ours = append(ours, name(s))
 	}
-	assert.Equal(t, []string{"mariadb", "kafka"}, ours)
+	assert.Equal(t, []string{"postgres18", "mariadb", "kafka"}, ours)
 
 	var script strings.Builder
 	require.NoError(t, env.printExports(&script))
-	script.WriteString(`printf '%s\n' "$OUTBOX_TEST_POSTGRES" "$OUTBOX_TEST_MYSQL" "$OUTBOX_TEST_KAFKA"`)
+	script.WriteString(`printf '%s\n' "$OUTBOX_TEST_POSTGRES" "$OUTBOX_TEST_POSTGRES18" "$OUTBOX_TEST_MYSQL" "$OUTBOX_TEST_KAFKA"`)
 	output, err := exec.Command("sh", "-c", script.String()).Output()
 	require.NoError(t, err)
-	assert.Equal(t, odd+"\n"+defaults.MySQL+"\n"+defaults.Kafka+"\n", string(output))
+	assert.Equal(t, odd+"\n"+defaults.Postgres18+"\n"+defaults.MySQL+"\n"+defaults.Kafka+"\n", string(output))
 }
 
 func TestLockKeepsOthersOut(t *testing.T) {

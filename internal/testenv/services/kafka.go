@@ -28,16 +28,10 @@ func (k *kafka) libs() string       { return filepath.Join(k.home, "libs-"+kafka
 func (k *kafka) properties() string { return filepath.Join(k.home, "server.properties") }
 
 func (k *kafka) missing() []string {
-	var packages []string
-	if findJava() == "" {
-		packages = append(packages, "default-jre-headless")
-	}
 	if !exists(k.libs()) {
-		if _, err := exec.LookPath("mvn"); err != nil {
-			packages = append(packages, "maven")
-		}
+		return mavenMissing()
 	}
-	return packages
+	return javaMissing()
 }
 
 func (k *kafka) prepare(ctx context.Context) error {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command services runs the servers that the tests need, PostgreSQL, MariaDB
-// and Kafka, without containers, systemd or configuration:
+// Command services runs the servers that the tests need, two releases of
+// PostgreSQL, MariaDB and Kafka, without containers, systemd or configuration:
 //
 //	eval "$(go run ./internal/testenv/services start)"
 //	go test ./...
@@ -13,9 +13,9 @@
 // missing; otherwise it says what to install. Servers outlive the command,
 // and start uses what already runs.
 //
-// A server whose variable (OUTBOX_TEST_POSTGRES, OUTBOX_TEST_MYSQL,
-// OUTBOX_TEST_KAFKA) is set to another address is left alone, and the value
-// is passed through.
+// A server whose variable (OUTBOX_TEST_POSTGRES, OUTBOX_TEST_POSTGRES18,
+// OUTBOX_TEST_MYSQL, OUTBOX_TEST_KAFKA) is set to another address is left
+// alone, and the value is passed through.
 package main
 
 import (

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,51 +13,58 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/gormoutbox/outbox/internal/testenv/defaults"
 )
 
-const (
-	postgresPrograms  = "/usr/lib/postgresql"
-	postgresPreferred = "15" // the version of Debian 12
-)
+const postgresAccount = "postgres"
 
-type postgres struct{ home string }
+// postgresRelease is where the programs of a server come from.
+type postgresRelease interface {
+	// missing lists the Debian packages that have to be installed.
+	missing() []string
+	// fetch gets what no Debian package brings, unless it is there.
+	fetch(ctx context.Context) error
+	// version is the major version, or "" when nothing is installed.
+	version() string
+	// program returns the path of initdb or postgres.
+	program(name string) string
+}
+
+type postgres struct {
+	postgresRelease
+	home             string
+	environmentName  string
+	url, port        string
+	onlyMajorVersion string // of who answers at url; "" for any
+}
+
+func newPostgres15(home string) *postgres {
+	return &postgres{
+		postgresRelease: debianPostgres{},
+		home:            home,
+		environmentName: defaults.PostgresVariable,
+		url:             defaults.Postgres,
+		port:            defaults.PostgresPort,
+	}
+}
+
+func newPostgres18(home string) *postgres {
+	return &postgres{
+		postgresRelease:  mavenPostgres{home},
+		home:             home,
+		environmentName:  defaults.Postgres18Variable,
+		url:              defaults.Postgres18,
+		port:             defaults.Postgres18Port,
+		onlyMajorVersion: mavenPostgresMajor,
+	}
+}
 
 func (p *postgres) folder() string             { return p.home }
-func (p *postgres) variable() string           { return defaults.PostgresVariable }
-func (p *postgres) address() string            { return defaults.Postgres }
+func (p *postgres) variable() string           { return p.environmentName }
+func (p *postgres) address() string            { return p.url }
 func (p *postgres) stopSignal() syscall.Signal { return syscall.SIGINT } // TERM would wait for clients
-
-func (p *postgres) missing() []string {
-	if p.version() == "" {
-		return []string{"postgresql"}
-	}
-	return nil
-}
-
-// version returns the major version to use: the preferred one, else the
-// newest, else "".
-func (p *postgres) version() string {
-	installed, err := filepath.Glob(filepath.Join(postgresPrograms, "*", "bin", "initdb"))
-	if err != nil {
-		return ""
-	}
-	newest, version := 0, ""
-	for _, path := range installed {
-		v := filepath.Base(filepath.Dir(filepath.Dir(path)))
-		if v == postgresPreferred {
-			return v
-		}
-		if n, err := strconv.Atoi(v); err == nil && n > newest {
-			newest, version = n, v
-		}
-	}
-	return version
-}
-
-func (p *postgres) program(name string) string {
-	return filepath.Join(postgresPrograms, p.version(), "bin", name)
-}
 
 // data depends on the version: another one cannot read it.
 func (p *postgres) data() string {
@@ -64,7 +72,10 @@ func (p *postgres) data() string {
 }
 
 func (p *postgres) prepare(ctx context.Context) error {
-	account, err := accountFor("postgres")
+	if err := p.fetch(ctx); err != nil {
+		return err
+	}
+	account, err := accountFor(postgresAccount)
 	if err != nil {
 		return err
 	}
@@ -114,11 +125,11 @@ func (p *postgres) dropStaleLock() error {
 }
 
 func (p *postgres) command() *exec.Cmd {
-	account, err := accountFor("postgres")
+	account, err := accountFor(postgresAccount)
 	cmd := exec.Command(p.program("postgres"),
 		"-D", p.data(),
 		"-h", defaults.Host,
-		"-p", defaults.PostgresPort,
+		"-p", p.port,
 		"-k", "", // no socket: its folder would need a short name
 		"-c", "max_connections=300",
 		"-c", "timezone=UTC",
@@ -127,10 +138,18 @@ func (p *postgres) command() *exec.Cmd {
 	return account.own(cmd, p.home)
 }
 
+// ping does without psql, which comes with one of the releases only.
 func (p *postgres) ping(ctx context.Context) error {
-	if p.version() == "" {
-		return exec.ErrNotFound
+	conn, err := pgconn.Connect(ctx, p.url)
+	if err != nil {
+		return err
 	}
-	cmd := exec.CommandContext(ctx, p.program("psql"), "-X", "-w", "-At", "-c", "SELECT 1", defaults.Postgres)
-	return runQuiet(cmd)
+	// The context may be done; the connection is thrown away either way.
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // Nothing hangs on it.
+	version := conn.ParameterStatus("server_version")
+	if major, _, _ := strings.Cut(version, "."); p.onlyMajorVersion != "" && major != p.onlyMajorVersion {
+		return fmt.Errorf("PostgreSQL %s answers instead of %s", version, p.onlyMajorVersion)
+	}
+	_, err = conn.Exec(ctx, "SELECT 1").ReadAll()
+	return err
 }
