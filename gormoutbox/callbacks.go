@@ -69,7 +69,7 @@ func (in *instance) registerCallbacks(db *gorm.DB, emit map[string]anchor) error
 func (in *instance) begin(op string) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		stmt := db.Statement
-		if db.Error != nil {
+		if db.Error != nil || in.plain.free(stmt, in.owners.count.Load()) {
 			return
 		}
 		var m *model
@@ -89,13 +89,18 @@ func (in *instance) begin(op string) func(*gorm.DB) {
 		if db.DryRun || ignored(stmt.Context) || !m.records && !m.captures(op, stmt) {
 			return
 		}
+		in.live.Add(1)
 		stmt.Settings.Store(in, &capture{stmt: stmt, model: m, op: op})
 	}
 }
 
 // refuseBypass refuses a write of another model, or of none, to the table of an annotated one.
 func (in *instance) refuseBypass(db *gorm.DB, op string) {
+	known := in.owners.count.Load() // before the look
 	owner := in.owners.of(db.Statement)
+	if s := db.Statement.Schema; owner == nil && s != nil && db.Statement.TableExpr == nil && db.Statement.Table == s.Table {
+		in.plain.add(s, known)
+	}
 	if owner == nil || db.DryRun || ignored(db.Statement.Context) {
 		return
 	}
@@ -200,6 +205,7 @@ func (in *instance) end(db *gorm.DB) {
 	c.restore()
 	in.leave(db, c) // of a chain from which the emit callback was removed
 	db.Statement.Settings.Delete(in)
+	in.live.Add(-1)
 	if startedByGORM(db) {
 		c.finishRecorders(db.Error == nil)
 	}

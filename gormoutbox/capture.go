@@ -44,6 +44,9 @@ type capture struct {
 // statement of the process, hence the key that needs no allocation: the instance, as several
 // plugins may capture one statement. Statements of associations inherit their owner's settings.
 func (in *instance) captureOf(db *gorm.DB) *capture {
+	if in.live.Load() == 0 || in.plain.has(db.Statement) {
+		return nil
+	}
 	found, ok := db.Statement.Settings.Load(in)
 	if !ok {
 		return nil

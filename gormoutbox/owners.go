@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -16,6 +17,7 @@ type owners struct {
 	foldCase bool // table names are compared without regard to case
 	mu       sync.RWMutex
 	byTable  map[string][]*model // by the name without its schema
+	count    atomic.Int64
 }
 
 func (o *owners) fold(name string) string {
@@ -33,6 +35,7 @@ func (o *owners) add(m *model) {
 		o.byTable = map[string][]*model{}
 	}
 	o.byTable[table] = append(o.byTable[table], m)
+	o.count.Add(1)
 }
 
 // of returns a model whose table the statement writes to, or nil. Without a

@@ -47,6 +47,9 @@ type instance struct {
 	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
 	models sync.Map
 	owners owners
+	plain  plainModels
+	// live is how many statements are being captured; too many if one panicked, which costs some nanoseconds.
+	live atomic.Int64
 	// unique has the unique indexes by table, []dialect.UniqueIndex.
 	unique sync.Map
 	// given are the annotations by value.
