@@ -88,7 +88,7 @@ func (m *model) keysOf(db *gorm.DB, elems []reflect.Value) (keys []rowKey, set i
 }
 
 // maxKeys is how many keys one read back has in its IN list.
-const maxKeys = 500
+const maxKeys = 1000
 
 // readOptions say which rows a read sees.
 type readOptions struct {

@@ -41,7 +41,7 @@ type instance struct {
 	config  Config
 	dialect dialect.Dialect
 	tables  Tables
-	insert  insertSQL
+	insert  *dialect.EventInsert
 	// partitions is the count in the database, 0 before it was read.
 	partitions atomic.Int64
 	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
@@ -99,7 +99,7 @@ func (p *Plugin) instance(db *gorm.DB) (*instance, error) {
 			})
 		}
 	}
-	in.insert = newInsertSQL(d, in.tables.Events)
+	in.insert = dialect.NewEventInsert(d, in.tables.Events)
 	errs = append(errs, in.registerModels(db))
 	return in, errors.Join(errs...)
 }

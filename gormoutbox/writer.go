@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,56 +21,6 @@ const (
 	maxBytes = 4 << 20
 )
 
-const columnsPerRow = 8
-
-// insertSQL builds the INSERT for a number of rows. Statements of few rows, the
-// usual ones, are built once.
-type insertSQL struct {
-	dialect dialect.Dialect
-	head    string
-	cache   *sync.Map // string by number of rows
-}
-
-func newInsertSQL(d dialect.Dialect, table string) insertSQL {
-	return insertSQL{
-		dialect: d,
-		head: "INSERT INTO " + d.Quote(table) +
-			" (part, id, aggregate_type, aggregate_id, event_type, topic, payload, headers, available_at) VALUES ",
-		cache: &sync.Map{},
-	}
-}
-
-func (s insertSQL) build(rows []row) string {
-	delayed := false
-	for i := range rows {
-		delayed = delayed || !rows[i].availableAt.IsZero()
-	}
-	if !delayed {
-		if text, ok := s.cache.Load(len(rows)); ok {
-			return text.(string)
-		}
-	}
-	var b strings.Builder
-	b.WriteString(s.head)
-	for i := range rows {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString("(?,?,?,?,?,?,?,?,")
-		if t := rows[i].availableAt; t.IsZero() {
-			b.WriteString("NULL)")
-		} else {
-			b.WriteString(s.dialect.FromMicros(t.UnixMicro()))
-			b.WriteByte(')')
-		}
-	}
-	text := s.dialect.Rebind(b.String())
-	if !delayed && len(rows) <= 100 {
-		s.cache.Store(len(rows), text)
-	}
-	return text
-}
-
 // write inserts the rows in order on pool, which must be a transaction.
 func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row) error {
 	pool = unprepared(pool)
@@ -80,9 +28,10 @@ func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, 
 	if err != nil {
 		return err
 	}
+	most := in.dialect.MaxParams() / dialect.EventColumns
 	for len(rows) > 0 {
 		n, size := 0, 0
-		for n < len(rows) && n < maxRows && (n == 0 || size+len(rows[n].payload) <= maxBytes) {
+		for n < len(rows) && n < maxRows && n < most && (n == 0 || size+len(rows[n].payload) <= maxBytes) {
 			size += len(rows[n].payload)
 			n++
 		}
@@ -95,7 +44,7 @@ func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, 
 }
 
 func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row, count int) error {
-	args := make([]any, 0, len(rows)*columnsPerRow)
+	out := make([]dialect.EventRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
 		headers, err := json.Marshal(r.headers)
@@ -106,9 +55,15 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 		if r.aggregateType != "" {
 			part = Partition(r.aggregateType, r.aggregateID, count)
 		}
-		args = append(args, part, r.id.String(), r.aggregateType, r.aggregateID, r.eventType, r.topic, r.payload, string(headers))
+		out[i] = dialect.EventRow{
+			Part: part, ID: r.id, AggregateType: r.aggregateType, AggregateID: r.aggregateID, EventType: r.eventType,
+			Topic: r.topic, Payload: r.payload, Headers: string(headers),
+		}
+		if !r.availableAt.IsZero() {
+			out[i].AvailableAt = r.availableAt.UnixMicro()
+		}
 	}
-	text := in.insert.build(rows)
+	text, args := in.insert.Build(out)
 	begin := time.Now()
 	_, err := pool.ExecContext(ctx, text, args...)
 	if err != nil {
