@@ -21,3 +21,7 @@ func requireSchemaError(t *testing.T, err error) *gormoutbox.SchemaError {
 	assert.ErrorContains(t, err, "gormoutbox.Migrate")
 	return e
 }
+
+func isEvent(err error) (*gormoutbox.EventError, bool) {
+	return errors.AsType[*gormoutbox.EventError](err)
+}

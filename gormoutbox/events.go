@@ -25,16 +25,41 @@ type Emitter interface {
 
 var emitterType = reflect.TypeFor[Emitter]()
 
-// emitChanges turns changes into events, adds what the user's values recorded, and writes all with one INSERT.
+// emitChanges turns changes into events and adds what the user's values recorded. Events of one statement are one
+// INSERT; of a statement with very many rows they are made and written by the thousand, so that
+// not all payloads are in memory at once.
 func (in *instance) emitChanges(db *gorm.DB, c *capture, changes []change) error {
-	rows := make([]row, 0, len(changes))
+	rows := make([]row, 0, min(len(changes), maxRows))
+	flush := func() error {
+		if len(rows) == 0 {
+			return nil
+		}
+		if err := in.write(db.Statement.Context, db, db.Statement.ConnPool, rows); err != nil {
+			return err
+		}
+		c.written += len(rows)
+		clear(rows)
+		rows = rows[:0]
+		return nil
+	}
+	size := 0
 	for _, ch := range changes {
 		if !c.model.emits(ch.kind) {
 			continue
 		}
+		n := len(rows)
 		var err error
 		if rows, err = in.appendEvents(db, c, ch, rows); err != nil {
 			return err
+		}
+		for _, r := range rows[n:] {
+			size += len(r.payload)
+		}
+		if len(rows) >= maxRows || size >= maxBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+			size = 0
 		}
 	}
 	recorded, err := in.recordedRows(db, c, changes)
@@ -42,14 +67,12 @@ func (in *instance) emitChanges(db *gorm.DB, c *capture, changes []change) error
 		return err
 	}
 	rows = append(rows, recorded...)
-	if len(rows) == 0 {
-		return nil
-	}
-	if err := in.write(db.Statement.Context, db, db.Statement.ConnPool, rows); err != nil {
+	if err := flush(); err != nil {
 		return err
 	}
-	c.written = len(rows)
-	in.plugin.hub.note(c.tx, c.recorders)
+	if c.written > 0 {
+		in.plugin.hub.note(c.tx, c.recorders)
+	}
 	return nil
 }
 
