@@ -49,6 +49,8 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	switch {
 	case swap:
 		return in.redirected(db, c, len(c.keys))
+	case in.traits.Output:
+		return in.checkOutput(db, c, elems, set)
 	case set == len(c.keys) || in.returnsKeys(db, m):
 		return nil
 	case returning(db, "create"):
@@ -92,19 +94,18 @@ func returning(db *gorm.DB, op string) bool {
 	return slices.Contains(clauses, "RETURNING")
 }
 
-// returns says whether we may let the statement return the rows that it writes. MariaDB has
-// RETURNING for INSERT and DELETE, while its driver claims it for UPDATE too; SQL Server's builds its own.
+// returns says whether we may let the statement return the rows that it writes.
 func (in *instance) returns(db *gorm.DB, op string) bool {
 	if _, own := db.Statement.Clauses["RETURNING"]; own || !returning(db, op) {
 		return false
 	}
-	switch in.dialect.Name() {
-	case "postgres", "sqlite":
-		return true
-	case "mysql":
-		return op == "create" || op == "delete" && !softDeletes(db.Statement)
+	switch op {
+	case "create":
+		return in.traits.ReturnInsert
+	case "update":
+		return in.traits.ReturnUpdate
 	default:
-		return false
+		return in.traits.ReturnDelete && (in.traits.ReturnSoftDelete || !softDeletes(db.Statement))
 	}
 }
 
@@ -128,7 +129,7 @@ func (in *instance) returnsKeys(db *gorm.DB, m *model) bool {
 // checkLastInsertID refuses what GORM can't tell from LAST_INSERT_ID.
 func (in *instance) checkLastInsertID(db *gorm.DB, c *capture, set int) error {
 	f := c.autoKey()
-	if f == nil || in.dialect.Name() != "mysql" {
+	if f == nil || !in.traits.LastInsertID {
 		return in.fail(db, c, "the database makes the primary key and does not return it", "set the key before the save, for example in BeforeCreate")
 	}
 	if len(c.keys) == 1 {

@@ -130,7 +130,7 @@ func (in *instance) updatedByKey(db *gorm.DB, c *capture) ([]change, error) {
 		return nil, err
 	}
 	// MySQL does not count rows that already had the values.
-	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && in.dialect.Name() != "mysql") {
+	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && !in.traits.CountsChanged) {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), c.byKey())
 	}
 	return changesOf(found, Updated), nil

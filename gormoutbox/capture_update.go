@@ -34,7 +34,7 @@ func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 	}
 	swap := in.returns(db, "update") && stmt.Result == nil
 	// Without RETURNING a count of 0 may mean a row that has the values: a recorder needs to know.
-	uncounted := len(c.recorders) > 0 && in.dialect.Name() == "mysql"
+	uncounted := len(c.recorders) > 0 && in.traits.CountsChanged
 	if !c.moves && m.before == "" && !uncounted {
 		if swap {
 			return in.redirected(db, c, len(c.keys))

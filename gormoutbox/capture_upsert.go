@@ -26,8 +26,11 @@ func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value
 			}
 		}
 	}
-	if in.dialect.Name() == "mysql" {
+	switch {
+	case in.traits.DuplicateKey:
 		return in.checkDuplicate(db, c, oc, elems, set)
+	case in.traits.Output:
+		return in.checkMerge(db, c, oc, set)
 	}
 	if !swap {
 		return false, in.fail(db, c, "it is an upsert and its rows are not returned to the plugin", upsertCure)

@@ -144,7 +144,14 @@ func (in *instance) find(db *gorm.DB, m *model, condition clause.Expression, o r
 	if o.lock && in.dialect.ForUpdate() != "" {
 		tx = tx.Clauses(clause.Locking{Strength: "UPDATE"})
 	}
-	if o.bounded && in.dialect.Name() == "mysql" {
+	if o.lock && in.traits.LockHint != "" {
+		hinted := clause.Expr{SQL: stmt.Quote(stmt.Table) + in.traits.LockHint}
+		if stmt.TableExpr != nil {
+			hinted = clause.Expr{SQL: stmt.TableExpr.SQL + in.traits.LockHint, Vars: stmt.TableExpr.Vars}
+		}
+		tx.Statement.TableExpr = &hinted
+	}
+	if o.bounded && in.traits.Bounded {
 		for _, name := range []string{"ORDER BY", "LIMIT"} {
 			if cl, ok := stmt.Clauses[name]; ok {
 				tx.Statement.Clauses[name] = cl

@@ -1,6 +1,8 @@
 package gormoutbox_test
 
 import (
+	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"gorm.io/gorm"
 
+	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/gormoutbox/capturetest"
 	"github.com/gormoutbox/outbox/internal/testenv"
 )
@@ -30,17 +33,50 @@ func TestConformance(t *testing.T) {
 			capturetest.Run(t, capturetest.Target{Open: func(t *testing.T) *gorm.DB { return fresh(t).Open(t) }})
 		})
 	}
+	// GORM as others configure it, with other plugins, and with names of our own.
+	t.Run("sqlite-configured", func(t *testing.T) {
+		t.Parallel()
+		capturetest.Run(t, capturetest.Target{
+			Open: func(t *testing.T) *gorm.DB {
+				return testenv.SQLite(t).Open(t, &gorm.Config{SkipDefaultTransaction: true, PrepareStmt: true, TranslateError: true})
+			},
+			Config: gormoutbox.Config{Name: "capture", Table: "my_events"},
+			Before: neighbour{"before"}.register,
+			After:  neighbour{"after"}.register,
+		})
+	})
+}
+
+// neighbour is a plugin as there are many: it looks at every statement from the places where GORM's
+// guide puts callbacks, and asks the database.
+type neighbour struct{ name string }
+
+func (n neighbour) register(db *gorm.DB) error {
+	look := func(db *gorm.DB) {
+		if db.Error != nil || db.DryRun {
+			return
+		}
+		var one int
+		if err := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context}).Raw("SELECT 1").Scan(&one).Error; err != nil {
+			_ = db.AddError(fmt.Errorf("neighbour: %w", err))
+		}
+	}
+	cb := db.Callback()
+	return errors.Join(
+		cb.Create().Before("gorm:create").Register(n.name+":before_create", look), cb.Create().After("gorm:create").Register(n.name+":after_create", look),
+		cb.Update().Before("gorm:update").Register(n.name+":before_update", look), cb.Update().After("gorm:update").Register(n.name+":after_update", look),
+		cb.Delete().Before("gorm:delete").Register(n.name+":before_delete", look), cb.Delete().After("gorm:delete").Register(n.name+":after_delete", look),
+	)
 }
 
 // TestConformanceCases checks what documentation is made of.
 func TestConformanceCases(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
-	memory := 0
+	names, ids, memory := map[string]bool{}, map[string]bool{}, 0
 	for _, c := range capturetest.Cases() {
 		name := c.ID + " " + c.Name
-		assert.False(t, seen[name], "%s is there twice", name)
-		seen[name] = true
+		assert.False(t, names[name], "%s is there twice", name)
+		names[name], ids[c.ID] = true, true
 		_, err := parser.ParseFile(token.NewFileSet(), "", "package p; func _() { "+c.Code+"\n}", 0)
 		assert.NoError(t, err, "%s: %s", name, c.Code)
 		if assert.NotEmpty(t, c.Expect, name) {
@@ -56,4 +92,11 @@ func TestConformanceCases(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 11, memory, "ways in which memory is not the row")
+	// Every way to write that GORM has.
+	for topic, n := range map[string]int{"C": 35, "U": 12, "S": 5, "F": 4, "M": 22, "A": 12, "D": 14, "R": 1} {
+		for i := range n {
+			id := fmt.Sprintf("%s%02d", topic, i+1)
+			assert.True(t, ids[id], "no case of %s", id)
+		}
+	}
 }

@@ -40,6 +40,7 @@ type instance struct {
 	plugin  *Plugin
 	config  Config
 	dialect dialect.Dialect
+	traits  dialect.Traits
 	tables  Tables
 	insert  *dialect.EventInsert
 	// partitions is the count in the database, 0 before it was read.
@@ -80,7 +81,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 
 // instance checks the config, and all of it, against db.
 func (p *Plugin) instance(db *gorm.DB) (*instance, error) {
-	d, err := dialect.For(db)
+	d, err := dialect.ForCapture(db)
 	if err != nil {
 		return nil, errors.Join(&ConfigError{Field: "db", Cause: err.Error(), Cure: "pass an open *gorm.DB of a supported database"}, p.config.validate())
 	}
@@ -88,8 +89,8 @@ func (p *Plugin) instance(db *gorm.DB) (*instance, error) {
 	if schemaName, _ := dialect.SplitName(p.config.Table); schemaName != "" && d.Name() == "sqlite" {
 		errs = append(errs, &ConfigError{Field: "Table", Cause: "SQLite can't have the tables in an attached database", Cure: "remove the schema's name"})
 	}
-	in := &instance{plugin: p, config: p.config, dialect: d, tables: p.Tables(), given: map[reflect.Type]Annotated{}}
-	in.owners.foldCase = d.Name() != "postgres"
+	in := &instance{plugin: p, config: p.config, dialect: d, traits: d.Traits(), tables: p.Tables(), given: map[reflect.Type]Annotated{}}
+	in.owners.foldCase = in.traits.FoldsNames
 	for _, other := range pluginsOf(db) {
 		// Names that differ in the suffix alone share the further tables.
 		if other != p && in.owners.fold(other.Tables().Held) == in.owners.fold(p.Tables().Held) {

@@ -63,6 +63,8 @@ type Dialect interface {
 	Columns(ctx context.Context, q Queryer, table string) ([]Column, error)
 	// Indexes lists the names of the table's indexes.
 	Indexes(ctx context.Context, q Queryer, table string) ([]string, error)
+	// Traits are for the capture of writes.
+	Traits() Traits
 	// Lock runs fn while no other process runs fn for the same name. Statements of fn
 	// are one transaction where the database can do that for CREATE TABLE.
 	Lock(ctx context.Context, db *sql.DB, name string, fn func(Queryer) error) error
@@ -83,6 +85,14 @@ func For(db *gorm.DB) (Dialect, error) {
 	default:
 		return nil, fmt.Errorf("%w %q: PostgreSQL, MySQL/MariaDB and SQLite are supported", ErrUnsupported, name)
 	}
+}
+
+// ForCapture is For with the databases whose writes can be captured and that nothing else supports yet.
+func ForCapture(db *gorm.DB) (Dialect, error) {
+	if db != nil && db.Config != nil && db.Dialector != nil && db.Name() == "sqlserver" {
+		return SQLServer{}, nil
+	}
+	return For(db)
 }
 
 // SplitName splits "schema.table" at its last dot; schema is empty without one.

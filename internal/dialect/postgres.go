@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -23,32 +22,7 @@ func (Postgres) Name() string { return "postgres" }
 func (Postgres) Quote(name string) string { return quoteParts(name, '"') }
 
 // Rebind implements Dialect.
-func (Postgres) Rebind(query string) string {
-	var b strings.Builder
-	b.Grow(len(query) + 16)
-	n := 0
-	var quote byte
-	for i := range len(query) {
-		c := query[i]
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-			b.WriteByte(c)
-		case c == '\'' || c == '"':
-			quote = c
-			b.WriteByte(c)
-		case c == '?':
-			n++
-			b.WriteByte('$')
-			b.WriteString(strconv.Itoa(n))
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
+func (Postgres) Rebind(query string) string { return rebind(query, "$") }
 
 // Now implements Dialect. now() would be the start of the transaction.
 func (Postgres) Now() string { return "clock_timestamp()" }

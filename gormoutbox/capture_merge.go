@@ -1,0 +1,48 @@
+package gormoutbox
+
+import (
+	"reflect"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// SQL Server: GORM's driver has the columns that the database makes returned by OUTPUT, and writes upserts as MERGE
+// on the primary key.
+
+// checkOutput refuses batches in which the driver gives rows the keys of others: it
+// passes over values that have any column set which the database would have made.
+func (in *instance) checkOutput(db *gorm.DB, c *capture, elems []reflect.Value, set int) error {
+	if set == len(c.keys) || len(elems) == 1 {
+		return nil
+	}
+	for _, e := range elems {
+		if anySet(db, c.model.schema.FieldsWithDefaultDBValue, e) {
+			return in.fail(db, c, "some values of the batch have a column set that the database makes for the others, and the driver gives them wrong keys", clientKeys)
+		}
+	}
+	return nil
+}
+
+// checkMerge admits upserts of which each row is known by its key.
+func (in *instance) checkMerge(db *gorm.DB, c *capture, oc clause.OnConflict, set int) (done bool, err error) {
+	switch set {
+	case 0:
+		return false, nil // the driver writes a plain INSERT
+	case len(c.keys):
+	default:
+		return false, in.fail(db, c, "some rows of the upsert have a key and others have not", upsertCure)
+	}
+	meet := []clause.Expression{c.model.keysIn(c.keys)}
+	before, err := in.find(db, c.model, anyOf(meet), readOptions{unscoped: true, lock: true})
+	if err != nil {
+		return false, err
+	}
+	if c.autoKey() != nil && len(before) < countKeys(c.keys) {
+		return false, in.fail(db, c, "MERGE inserts a row under another key than the one that is set, as the column is an identity", upsertCure)
+	}
+	c.conflict, c.held = true, before
+	nothing := oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model)
+	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, meet, nothing) }
+	return true, nil
+}
