@@ -29,9 +29,9 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	if c.keys, set, err = m.keysOf(db, elems); err != nil {
 		return err
 	}
-	if !isMap && !elems[0].CanAddr() && len(m.schema.FieldsWithDefaultDBValue) > 0 {
-		// GORM would panic, with the transaction open, when it sets the columns that the database made.
-		return in.fail(db, c, "the value can't take the columns that the database makes", "pass a pointer")
+	if !isMap && !elems[0].CanAddr() && needsPointer(stmt, m, elems[0]) {
+		// GORM would panic, with the transaction open, when it sets the fields.
+		return in.fail(db, c, "the value can't take what GORM or the database fills in", "pass a pointer")
 	}
 	if maps, ok := stmt.Dest.([]map[string]any); ok && len(maps) > 0 && len(backfilled(db, m)) > 0 {
 		return in.fail(db, c, "GORM can't put the columns that the database makes into a list of maps", "pass a pointer to the list")
@@ -58,6 +58,26 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	default:
 		return in.checkLastInsertID(db, c, set)
 	}
+}
+
+// needsPointer says whether GORM will set fields of the value: those with a default and times of its creation.
+func needsPointer(stmt *gorm.Statement, m *model, elem reflect.Value) bool {
+	if len(m.schema.FieldsWithDefaultDBValue) > 0 {
+		return true
+	}
+	selected, restricted := stmt.SelectAndOmitColumns(true, false)
+	return slices.ContainsFunc(m.schema.Fields, func(f *schema.Field) bool {
+		timed := f.AutoCreateTime > 0 || f.AutoUpdateTime > 0
+		if f.DBName == "" || !timed && f.DefaultValueInterface == nil {
+			return false
+		}
+		on, known := selected[f.DBName]
+		if known && !on || !known && restricted && !timed {
+			return false
+		}
+		_, zero := f.ValueOf(stmt.Context, elem)
+		return zero
+	})
 }
 
 // checkKeyColumns makes sure that the rows get the keys that are set, where that is not told by the
@@ -234,7 +254,7 @@ func (in *instance) createdReturned(db *gorm.DB, c *capture) ([]change, error) {
 	if !c.conflict {
 		return changes, nil
 	}
-	return in.upserted(c, changes), nil
+	return in.upserted(c, changes)
 }
 
 func countKeys(keys []rowKey) int {

@@ -15,10 +15,13 @@ import (
 
 // MySQL and MariaDB have ON DUPLICATE KEY UPDATE: any unique index may be the conflict, nothing is
 // returned by MySQL, and counts depend on the connection. So the rows that the upsert could meet are read before
-// and after it; what is new or has changed was written. The reads don't lock: they would lock gaps, and
-// upserts of new rows would deadlock. At the default isolation both see one snapshot and the statement's
-// own writes, which is exact. At READ COMMITTED a row that another transaction committed between the
-// two reads counts as written by this one; the event then still says what the row holds.
+// and after it; what is new or has changed was written.
+//
+// The first read finds them in the transaction's snapshot, without a lock: it would lock gaps, and upserts of new rows
+// would deadlock. What it found may be old, so these rows are then locked by their keys and taken as they are now. Rows that the
+// snapshot does not have are seen afterwards if, and only if, this transaction wrote them. So it is at the
+// default isolation; at READ COMMITTED a row that another transaction committed between the
+// reads counts as written by this one, and the event still says what the row holds.
 
 // checkDuplicate decides how the rows of an upsert are told.
 func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict, elems []reflect.Value, set int) (done bool, err error) {
@@ -36,74 +39,115 @@ func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict
 	if len(meet) == 0 {
 		return false, nil // nothing that it could conflict with: it inserts
 	}
-	before, err := in.find(db, c.model, anyOf(meet), readOptions{unscoped: true})
+	// An upsert that may change an aggregate id has to know the one before, whoever made the row: it does lock gaps.
+	moves := c.model.annotation.key != "" && assignsKey(c.model, oc)
+	seen, err := in.find(db, c.model, anyOf(meet), readOptions{unscoped: true, lock: moves})
 	if err != nil {
 		return false, err
 	}
-	c.conflict, c.held = true, before
+	d := &duplicate{meet: meet, nothing: oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model), byKey: len(indexes) == 1}
+	if d.seen, err = c.model.rowKeys(db, seen); err != nil {
+		return false, err
+	}
+	c.conflict = true
+	if c.held, err = in.read(db, c.model, d.seen, readOptions{unscoped: true, lock: true}); err != nil {
+		return false, err
+	}
 	if !identified && !in.returnsKeys(db, c.model) {
 		if err := in.checkCounted(db, c, len(indexes)); err != nil {
 			return false, err
 		}
 		c.counted = true
 	}
-	nothing := oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model)
-	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, meet, nothing) }
+	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, d) }
 	return true, nil
 }
 
+// duplicate is what an upsert could meet.
+type duplicate struct {
+	meet []clause.Expression
+	// seen are the keys of the rows that were there.
+	seen []rowKey
+	// nothing says that it leaves them as they are, byKey that only the primary key can be the conflict.
+	nothing, byKey bool
+}
+
 // duplicated compares the rows that the upsert could meet with what they were.
-func (in *instance) duplicated(db *gorm.DB, c *capture, meet []clause.Expression, nothing bool) ([]change, error) {
+func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change, error) {
 	m := c.model
-	elems, problem := m.elements(db.Statement.ReflectValue)
-	if problem != "" || len(elems) < len(c.keys) {
-		return nil, in.fail(db, c, "its value was changed by the insert", "create values of "+m.name)
-	}
-	after, _, err := m.keysOf(db, elems[:len(c.keys)])
+	keys, made, err := in.keysAfter(db, c)
 	if err != nil {
 		return nil, err
 	}
-	var keys []rowKey
-	for i, k := range c.keys {
-		if k.set() {
-			keys = append(keys, k)
-		} else if after[i].set() && (c.counted || in.returnsKeys(db, m)) {
-			keys = append(keys, after[i]) // made by the database
-		}
+	// Those that were there, as they are now, and then new ones.
+	rows, err := in.read(db, m, d.seen, readOptions{unscoped: true, lock: true})
+	if err != nil {
+		return nil, err
 	}
-	had := make(map[string]bool, len(c.keys))
-	for _, k := range c.keys {
-		had[k.identity] = k.set()
-	}
-	was := make(map[string]rowValue, len(c.held))
-	for _, rv := range c.held {
-		was[rv.identity] = rv
-		k, err := m.primaryKey(db.Statement.Context, rv.row)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
-	}
-	exprs := meet
+	exprs := d.meet
 	if len(keys) > 0 {
-		exprs = append([]clause.Expression{m.keysIn(keys)}, meet...)
+		exprs = append([]clause.Expression{m.keysIn(keys)}, d.meet...)
 	}
 	found, err := in.find(db, m, anyOf(exprs), readOptions{unscoped: true})
 	if err != nil {
 		return nil, err
 	}
-	var out []change
-	for _, rv := range inOrder(keys, found) {
-		old, there := was[rv.identity]
-		switch {
-		case there && (nothing || m.sameRow(db.Statement, old, rv)):
-		case nothing, !had[rv.identity]: // or without a key, and new
-			out = append(out, change{rowValue: rv, kind: Created})
-		default:
-			out = append(out, change{rowValue: rv, kind: Upserted})
+	seen := identities(d.seen)
+	for _, rv := range found {
+		if !seen[rv.identity] {
+			rows = append(rows, rv)
 		}
 	}
+	was := make(map[string]rowValue, len(c.held))
+	for _, rv := range c.held {
+		was[rv.identity] = rv
+	}
+	var out []change
+	for _, rv := range inOrder(keys, rows) {
+		ch := change{rowValue: rv, kind: Upserted}
+		if old, there := was[rv.identity]; there {
+			if d.nothing || m.sameRow(db.Statement, old, rv) {
+				continue
+			}
+			if err := c.moved(&ch, old); err != nil {
+				return nil, err
+			}
+		} else if d.nothing || d.byKey && made[rv.identity] {
+			ch.kind = Created
+		}
+		out = append(out, ch)
+	}
 	return out, nil
+}
+
+// keysAfter are the keys of the values after an upsert, as far as they are known, and the identities of those that the database made.
+func (in *instance) keysAfter(db *gorm.DB, c *capture) (keys []rowKey, made map[string]bool, err error) {
+	elems, problem := c.model.elements(db.Statement.ReflectValue)
+	if problem != "" || len(elems) < len(c.keys) {
+		return nil, nil, in.fail(db, c, "its value was changed by the insert", "create values of "+c.model.name)
+	}
+	after, _, err := c.model.keysOf(db, elems[:len(c.keys)])
+	if err != nil {
+		return nil, nil, err
+	}
+	made = map[string]bool{}
+	for i, k := range c.keys {
+		if k.set() {
+			keys = append(keys, k)
+		} else if after[i].set() && (c.counted || in.returnsKeys(db, c.model)) {
+			keys = append(keys, after[i])
+			made[after[i].identity] = true
+		}
+	}
+	return keys, made, nil
+}
+
+func identities(keys []rowKey) map[string]bool {
+	out := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		out[k.identity] = true
+	}
+	return out
 }
 
 // checkCounted admits values without a key beside values whose rows are there, as new children are saved

@@ -38,11 +38,9 @@ func (in *instance) hold(db *gorm.DB, c *capture, where clause.Expression) error
 	if held == nil {
 		c.held = []rowValue{}
 	}
-	keys := make([]rowKey, len(held))
-	for i, rv := range held {
-		if keys[i], err = m.primaryKey(stmt.Context, rv.row); err != nil {
-			return err
-		}
+	keys, err := m.rowKeys(db, held)
+	if err != nil {
+		return err
 	}
 	if most := in.dialect.MaxParams() - reserveParams; len(keys)*len(m.primary) > most {
 		return in.fail(db, c, fmt.Sprintf("it matches %d rows, more than one statement can name by their keys", len(keys)),
@@ -70,25 +68,10 @@ func (a all) Build(b clause.Builder) {
 	_ = b.WriteByte(')')
 }
 
-// keyed says whether the rows that an update writes are those of the keys: one row
-// with any further conditions, or several without.
+// keyed says whether an update writes at most the one row of a key, with any further conditions.
 func (in *instance) keyed(db *gorm.DB, c *capture) bool {
-	if len(c.keys) == 0 {
-		return false
-	}
 	where, ok := db.Statement.Clauses["WHERE"].Expression.(clause.Where)
-	if !ok || hasOr(where.Exprs) {
-		return false
-	}
-	if len(c.keys) == 1 {
-		return true
-	}
-	// Several rows are named by one IN, and those that are not soft-deleted by another expression.
-	own := 1
-	if _, soft := db.Statement.Clauses["soft_delete_enabled"]; soft {
-		own++
-	}
-	return len(where.Exprs) == own
+	return ok && len(c.keys) == 1 && !hasOr(where.Exprs)
 }
 
 // hasOr says whether the conditions, joined by AND with the key, could match other rows.
@@ -118,20 +101,19 @@ func looseOr(sql string) bool {
 	return !strings.Contains(upper, clause.OrWithSpace) && !strings.Contains(upper, clause.AndWithSpace) && orWord.MatchString(sql)
 }
 
-// updatedByKey reads the rows of a keyed update back.
+// updatedByKey reads the row of a keyed update back.
 func (in *instance) updatedByKey(db *gorm.DB, c *capture) ([]change, error) {
-	n := int64(countKeys(c.keys))
-	if db.RowsAffected > n {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for %d keys", db.RowsAffected, n), c.byKey())
+	if db.RowsAffected != 1 {
+		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written for one key", db.RowsAffected), c.byKey())
 	}
-	// If every key was written, soft-deleted rows are among them; else a soft-deleted row was not matched.
-	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: db.RowsAffected == n || db.Statement.Unscoped})
+	// With a lock, which it has already: a row that had the values is not ours, and a snapshot may be older. It may
+	// have been deleted softly by the update itself.
+	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: true, lock: true})
 	if err != nil {
 		return nil, err
 	}
-	// MySQL does not count rows that already had the values.
-	if got := int64(len(found)); got < db.RowsAffected || (got > db.RowsAffected && !in.traits.CountsChanged) {
-		return nil, in.fail(db, c, fmt.Sprintf("%d rows were written and %d could be read back by their keys", db.RowsAffected, got), c.byKey())
+	if len(found) != 1 {
+		return nil, in.fail(db, c, "the row that was written could not be read back by its key", c.byKey())
 	}
 	return changesOf(found, Updated), nil
 }

@@ -42,7 +42,10 @@ func (in *instance) checkMerge(db *gorm.DB, c *capture, oc clause.OnConflict, se
 		return false, in.fail(db, c, "MERGE inserts a row under another key than the one that is set, as the column is an identity", upsertCure)
 	}
 	c.conflict, c.held = true, before
-	nothing := oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model)
-	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, meet, nothing) }
+	d := &duplicate{meet: meet, nothing: oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model), byKey: true}
+	if d.seen, err = c.model.rowKeys(db, before); err != nil {
+		return false, err
+	}
+	c.rows = func(db *gorm.DB, c *capture) ([]change, error) { return in.duplicated(db, c, d) }
 	return true, nil
 }

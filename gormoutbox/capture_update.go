@@ -40,7 +40,7 @@ func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 			return in.redirected(db, c, len(c.keys))
 		}
 		if !given && in.keyed(db, c) {
-			return nil // the rows can be read back by the keys that we have
+			return nil // the row can be read back by its key
 		}
 	}
 	if err := in.hold(db, c, stmt.Clauses["WHERE"].Expression); err != nil {
@@ -150,17 +150,15 @@ func (in *instance) writtenRows(db *gorm.DB, c *capture) ([]rowValue, error) {
 	if c.scan != nil {
 		return c.returned(c.model)
 	}
-	keys := make([]rowKey, len(c.held))
-	for i, rv := range c.held {
-		var err error
-		if keys[i], err = c.model.primaryKey(db.Statement.Context, rv.row); err != nil {
-			return nil, err
-		}
+	keys, err := c.model.rowKeys(db, c.held)
+	if err != nil {
+		return nil, err
 	}
 	if c.rekeys {
 		keys = c.keys // of the one row, where it went to
 	}
-	return in.read(db, c.model, keys, readOptions{unscoped: true})
+	// They are locked already; a read without a lock could be of an older snapshot.
+	return in.read(db, c.model, keys, readOptions{unscoped: true, lock: true})
 }
 
 // compared pairs the rows with what they were before. One that has not changed is no event.

@@ -19,9 +19,12 @@ func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value
 	if !ok {
 		return false, in.fail(db, c, "its ON CONFLICT clause is not GORM's", "use clause.OnConflict")
 	}
-	for _, f := range c.model.primary {
+	m := c.model
+	for _, f := range m.primary {
 		for _, a := range oc.DoUpdates {
-			if a.Column.Name == f.DBName && !sameExcluded(a, f.DBName) {
+			// The key's own value changes nothing if only the key can be the conflict, and is compared exactly.
+			same := sameExcluded(a, f.DBName) && in.traits.ReturnUpsert && targetsPrimaryKey(m, oc)
+			if a.Column.Name == f.DBName && !same {
 				return false, in.fail(db, c, "it changes the primary key", upsertCure)
 			}
 		}
@@ -31,23 +34,25 @@ func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value
 		return in.checkDuplicate(db, c, oc, elems, set)
 	case in.traits.Output:
 		return in.checkMerge(db, c, oc, set)
-	}
-	if !swap {
+	case !swap:
 		return false, in.fail(db, c, "it is an upsert and its rows are not returned to the plugin", upsertCure)
 	}
 	c.conflict = true
-	if oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model) {
+	if oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, m) {
 		return false, nil // only inserted rows are returned
 	}
-	// Associations are saved like this with each save of their owner, mostly without a change.
-	if !oc.UpdateAll && targetsPrimaryKey(c.model, oc) && set > 0 {
-		var keys []rowKey
-		for _, k := range c.keys {
-			if k.set() {
-				keys = append(keys, k)
-			}
+	c.moves = m.annotation.key != "" && assignsKey(m, oc)
+	byKey := targetsPrimaryKey(m, oc)
+	if c.moves && !byKey {
+		if targets(m.key, oc) {
+			c.moves = false // the row that it meets has this aggregate id
+		} else {
+			return false, in.fail(db, c, "it may change the aggregate id of a row that can't be told", upsertCure)
 		}
-		found, err := in.read(db, c.model, keys, readOptions{unscoped: true, lock: true})
+	}
+	// Associations are saved with some columns at each save of their owner, mostly without a change.
+	if byKey && set > 0 && (c.moves || !oc.UpdateAll) {
+		found, err := in.read(db, m, setKeys(c.keys), readOptions{unscoped: true, lock: true})
 		if err != nil {
 			return false, err
 		}
@@ -59,11 +64,28 @@ func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value
 	return false, nil
 }
 
+// assignsKey says whether an upsert that meets a row assigns a column of the aggregate id.
+func assignsKey(m *model, oc clause.OnConflict) bool {
+	return oc.UpdateAll || slices.ContainsFunc(oc.DoUpdates, func(a clause.Assignment) bool {
+		return slices.Contains(m.key, m.schema.LookUpField(a.Column.Name))
+	})
+}
+
+func setKeys(keys []rowKey) []rowKey {
+	var set []rowKey
+	for _, k := range keys {
+		if k.set() {
+			set = append(set, k)
+		}
+	}
+	return set
+}
+
 // upserted gives the rows that an upsert returned their kinds, and leaves out those that it found with its values.
-func (in *instance) upserted(c *capture, changes []change) []change {
+func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 	oc, _ := c.stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
 	if oc.DoNothing {
-		return changes // returned means inserted
+		return changes, nil // returned means inserted
 	}
 	had := make(map[string]bool, len(c.keys))
 	for _, k := range c.keys {
@@ -71,25 +93,67 @@ func (in *instance) upserted(c *capture, changes []change) []change {
 			had[k.identity] = true
 		}
 	}
-	byKey := targetsPrimaryKey(c.model, oc)
-	for i := range changes {
-		// One row for each value, in their order, unless the upsert has a condition.
-		inserted := byKey && !had[changes[i].identity]
-		if len(changes) == len(c.keys) {
-			inserted = byKey && !c.keys[i].set()
-		}
-		if !inserted {
-			changes[i].kind = Upserted
-		}
-	}
 	before := make(map[string]rowValue, len(c.held))
 	for _, rv := range c.held {
 		before[rv.identity] = rv
 	}
-	return slices.DeleteFunc(changes, func(ch change) bool {
-		was, ok := before[ch.identity]
-		return ok && ch.kind == Upserted && c.unchanged(was, ch.rowValue)
-	})
+	byKey := targetsPrimaryKey(c.model, oc)
+	out := changes[:0]
+	var appeared []rowValue // since the read before the write
+	for i, ch := range changes {
+		// One row for each value, in their order, unless the upsert has a condition.
+		inserted := byKey && !had[ch.identity]
+		if len(changes) == len(c.keys) {
+			inserted = byKey && !c.keys[i].set()
+		}
+		if !inserted {
+			ch.kind = Upserted
+		}
+		was, there := before[ch.identity]
+		before[ch.identity] = ch.rowValue // SQLite takes the same key twice in one statement
+		if !there && !inserted && c.moves {
+			appeared = append(appeared, ch.rowValue)
+		}
+		if there && !inserted {
+			if !oc.UpdateAll && c.unchanged(was, ch.rowValue) {
+				continue
+			}
+			if err := c.moved(&ch, was); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, ch)
+	}
+	return out, in.checkAppeared(c, appeared)
+}
+
+// checkAppeared makes sure that an upsert which may change aggregate ids inserted these rows: if another transaction inserted one since
+// the read before the write, its aggregate id is not known.
+func (in *instance) checkAppeared(c *capture, rows []rowValue) error {
+	if len(rows) == 0 || in.traits.UpdatedRow == "" {
+		return nil
+	}
+	db := c.stmt.DB
+	keys, err := c.model.rowKeys(db, rows)
+	if err != nil {
+		return err
+	}
+	updated, err := in.find(db, c.model, all{c.model.keysIn(keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
+	if err != nil {
+		return err
+	}
+	if len(updated) > 0 {
+		return in.fail(db, c, "another transaction inserted the row in the meantime and its aggregate id is not known", "try again")
+	}
+	return nil
+}
+
+// moved notes the aggregate id that the row had.
+func (c *capture) moved(ch *change, was rowValue) (err error) {
+	if c.model.annotation.key != "" {
+		ch.previousID, err = c.model.aggregateID(c.stmt.Context, was.row)
+	}
+	return err
 }
 
 // unchanged says whether an upsert of some columns found the row with their values.
@@ -127,18 +191,20 @@ func sameExcluded(a clause.Assignment, name string) bool {
 
 // targetsPrimaryKey says whether only the primary key can be the conflict, where the database has a target.
 func targetsPrimaryKey(m *model, oc clause.OnConflict) bool {
-	if oc.OnConstraint != "" {
-		return false
-	}
-	if len(oc.Columns) == 0 {
+	if oc.OnConstraint == "" && len(oc.Columns) == 0 {
 		return oc.UpdateAll // GORM fills in the primary key
 	}
-	if len(oc.Columns) != len(m.primary) {
+	return targets(m.primary, oc)
+}
+
+// targets says whether the conflict is over just these columns.
+func targets(fields []*schema.Field, oc clause.OnConflict) bool {
+	if oc.OnConstraint != "" || len(oc.Columns) != len(fields) {
 		return false
 	}
 	for _, c := range oc.Columns {
-		if !slices.ContainsFunc(m.primary, func(f *schema.Field) bool {
-			return f.DBName == c.Name || (c.Name == clause.PrimaryKey && len(m.primary) == 1)
+		if !slices.ContainsFunc(fields, func(f *schema.Field) bool {
+			return f.DBName == c.Name || c.Name == clause.PrimaryKey && f.PrimaryKey && len(fields) == 1
 		}) {
 			return false
 		}

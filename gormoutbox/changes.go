@@ -110,6 +110,17 @@ func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) ([
 	return inOrder(keys, found), nil
 }
 
+// rowKeys are the keys of rows.
+func (m *model) rowKeys(db *gorm.DB, rows []rowValue) (keys []rowKey, err error) {
+	keys = make([]rowKey, len(rows))
+	for i, rv := range rows {
+		if keys[i], err = m.primaryKey(db.Statement.Context, rv.row); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
 // keysIn is the condition that a row has one of the keys.
 func (m *model) keysIn(keys []rowKey) clause.Expression {
 	if len(keys) == 0 {

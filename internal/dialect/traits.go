@@ -7,6 +7,8 @@ type Traits struct {
 	ReturnInsert, ReturnUpdate, ReturnDelete, ReturnSoftDelete bool
 	// ReturnUpsert says that an upsert returns just the rows that it inserted or updated.
 	ReturnUpsert bool
+	// UpdatedRow is a condition for rows that an upsert of this transaction found, empty where no other could have come in between.
+	UpdatedRow string
 	// DuplicateKey says that an upsert has no target: any unique index may be the conflict.
 	DuplicateKey bool
 	// Output says that the driver has columns made by the database returned by a clause of its own.
@@ -25,7 +27,7 @@ type Traits struct {
 
 // Traits implements Dialect.
 func (Postgres) Traits() Traits {
-	return Traits{ReturnInsert: true, ReturnUpdate: true, ReturnDelete: true, ReturnSoftDelete: true, ReturnUpsert: true}
+	return Traits{ReturnInsert: true, ReturnUpdate: true, ReturnDelete: true, ReturnSoftDelete: true, ReturnUpsert: true, UpdatedRow: "xmax::text <> '0'"}
 }
 
 // Traits implements Dialect.
