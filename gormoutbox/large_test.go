@@ -105,7 +105,7 @@ func TestLargePayloads(t *testing.T) {
 	})
 }
 
-// Ten, Hundred and Wide make a model of a thousand columns and a key.
+// Ten, Hundred and Thousand make a model of a thousand columns and a key.
 type Ten struct{ A, B, C, D, E, F, G, H, I, J int8 }
 
 type Hundred struct {
@@ -121,8 +121,8 @@ type Hundred struct {
 	J Ten `gorm:"embedded;embeddedPrefix:j_"`
 }
 
-type Wide struct {
-	_  gormoutbox.Emit `outbox:"aggregate=wide"`
+type Thousand struct {
+	_  gormoutbox.Emit `outbox:"aggregate=thousand"`
 	ID int             `gorm:"autoIncrement:false"`
 	A  Hundred         `gorm:"embedded;embeddedPrefix:a_"`
 	B  Hundred         `gorm:"embedded;embeddedPrefix:b_"`
@@ -137,19 +137,19 @@ type Wide struct {
 }
 
 // TableName implements schema.Tabler.
-func (Wide) TableName() string { return "wide" }
+func (Thousand) TableName() string { return "thousand" }
 
 func TestWideModel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, db testenv.Database) {
-		g := setup(t, db, gormoutbox.Config{Models: []any{&Wide{}}}, &Wide{})
-		w := &Wide{ID: 1}
+		g := setup(t, db, gormoutbox.Config{Models: []any{&Thousand{}}}, &Thousand{})
+		w := &Thousand{ID: 1}
 		w.J.J.J = 9
 		require.NoError(t, g.Create(w).Error)
-		require.NoError(t, g.Model(&Wide{}).Where("id = ?", 1).Update("a_a_a", 7).Error)
+		require.NoError(t, g.Model(&Thousand{}).Where("id = ?", 1).Update("a_a_a", 7).Error)
 		all := events(t, g)
-		require.Equal(t, []string{"wide.created", "wide.updated"}, types(all))
-		var got Wide
+		require.Equal(t, []string{"thousand.created", "thousand.updated"}, types(all))
+		var got Thousand
 		require.NoError(t, json.Unmarshal(all[1].Payload, &got))
 		w.A.A.A = 7
 		assert.Equal(t, *w, got)

@@ -142,8 +142,11 @@ func (in *instance) poison(ctx context.Context, pool gorm.ConnPool, cause error)
 // unprepared is the pool without GORM's cache of prepared statements: for
 // statements of ours preparing would cost two round trips more.
 func unprepared(pool gorm.ConnPool) gorm.ConnPool {
-	if p, ok := pool.(*gorm.PreparedStmtTX); ok {
-		return p.Tx
+	for { // a session with PrepareStmt in a transaction of another is wrapped twice
+		p, ok := pool.(*gorm.PreparedStmtTX)
+		if !ok {
+			return pool
+		}
+		pool = p.Tx
 	}
-	return pool
 }
