@@ -79,14 +79,21 @@ func (p *pair) moveOn() {
 
 // mode is a kind of session that a case runs in.
 type mode struct {
-	name    string
-	inTx    bool
-	session gorm.Session
+	name string
+	// inTx is a transaction of the user, nested one in another.
+	inTx, nested bool
+	session      gorm.Session
+}
+
+// skips says that GORM opens no transaction.
+func (m mode) skips(db *gorm.DB) bool {
+	return !m.inTx && (m.session.SkipDefaultTransaction || db.SkipDefaultTransaction)
 }
 
 var (
 	direct        = mode{name: "direct"}
 	inTransaction = mode{name: "in a transaction", inTx: true}
+	inSavepoint   = mode{name: "in a nested transaction", inTx: true, nested: true}
 	// Without GORM's transactions the plugin opens its own.
 	skipTransaction = mode{name: "SkipDefaultTransaction", session: gorm.Session{SkipDefaultTransaction: true}}
 	prepared        = mode{name: "PrepareStmt", session: gorm.Session{PrepareStmt: true}}

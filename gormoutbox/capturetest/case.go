@@ -1,9 +1,13 @@
 package capturetest
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // Case is one way to write and what is expected of it.
@@ -20,7 +24,7 @@ type Case struct {
 	Expect Expectations
 
 	prepare []any
-	// sides are steps of the preparation that no value can say.
+	// setUp is what no value can say.
 	setUp func(db *gorm.DB) error
 	write func(db *gorm.DB) outcome
 	// world is where the case runs, the common tables if nil.
@@ -39,10 +43,8 @@ const (
 	Refused Result = "refused"
 	// Misconfigured means a *gormoutbox.ConfigError, no row and no event.
 	Misconfigured Result = "misconfigured"
-	// Fails means an error of GORM or the database, the same as without the plugin, and no event.
+	// Fails means an error of GORM or the database, the same as without the plugin. Its transaction is rolled back.
 	Fails Result = "fails"
-	// Panics means a panic of GORM, the same as without the plugin, and no event.
-	Panics Result = "panics"
 )
 
 // Expectation is what comes of a case on some databases.
@@ -57,8 +59,8 @@ type Expectation struct {
 	Why string
 	// Unseen means that rows may change without an event, as the documentation says.
 	Unseen bool
-	// Kept are the events of statements before a refused one. They and their rows stay if the user ignores
-	// the refusal and commits.
+	// Kept are the events of statements before the one that was refused or failed. They and their rows stay
+	// if the user ignores that and commits.
 	Kept []Event
 }
 
@@ -88,10 +90,15 @@ func (all Expectations) For(variants ...Variant) Expectation {
 
 // Cases returns all cases, sorted by topic and id.
 func Cases() []Case {
-	return slices.Concat(
-		createCases(), createMapCases(), createModelCases(), upsertCases(), saveCases(),
+	all := slices.Concat(
+		createCases(), createMapCases(), createModelCases(), upsertCases(), saveCases(), letterCases(),
 		updateCases(), bulkUpdateCases(), associationCases(), manyCases(), deleteCases(), rawCases(), memoryCases(),
 	)
+	topic := func(c Case) int { return strings.Index("CUSFMADR", c.ID[:1]) }
+	slices.SortStableFunc(all, func(a, b Case) int {
+		return cmp.Or(cmp.Compare(topic(a), topic(b)), strings.Compare(a.ID, b.ID))
+	})
+	return all
 }
 
 func expect(events ...Event) Expectations { return Expectations{{Result: Captured, Events: events}} }
@@ -137,10 +144,10 @@ func deleted(aggregate, id string) Event { return Event{Type: aggregate + ".dele
 
 // softDeleted is a row that stays with a deletion time.
 func softDeleted(aggregate, id string) Event {
-	return deleted(aggregate, id).header("soft_delete", "true")
+	return deleted(aggregate, id).header(gormoutbox.HeaderSoftDelete, "true")
 }
 
-// with adds a field of the payload, changed the columns that an update assigned.
+// with adds a field of the payload.
 func (e Event) with(field string, value any) Event {
 	fields := map[string]any{field: value}
 	for name, v := range e.Fields {
@@ -150,6 +157,7 @@ func (e Event) with(field string, value any) Event {
 	return e
 }
 
+// header adds a header, and changed the columns that an update assigned.
 func (e Event) header(name, value string) Event {
 	headers := map[string]string{name: value}
 	for n, v := range e.Headers {
@@ -159,7 +167,7 @@ func (e Event) header(name, value string) Event {
 	return e
 }
 
-func (e Event) changed(columns string) Event { return e.header("changed", columns) }
+func (e Event) changed(columns string) Event { return e.header(gormoutbox.HeaderChanged, columns) }
 
 // outcome is what the user of a write sees.
 type outcome struct {

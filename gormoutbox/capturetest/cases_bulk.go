@@ -5,6 +5,8 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // bulkUpdateCases are updates of rows that only the database knows.
@@ -17,7 +19,7 @@ func bulkUpdateCases() []Case {
 	const noReturning = "the database: MariaDB has no UPDATE … RETURNING"
 	return []Case{
 		{
-			ID: "M10", Name: "Where", Code: `db.Model(&Account{}).Where("age = ?", 7).Update("age", 8)`, prepare: two(), modes: []mode{skipTransaction, prepared},
+			ID: "M10", Name: "Where", Code: `db.Model(&Account{}).Where("age = ?", 7).Update("age", 8)`, prepare: two(), modes: []mode{skipTransaction, prepared, inSavepoint},
 			Expect: both,
 			write: func(db *gorm.DB) outcome {
 				var a account
@@ -72,7 +74,7 @@ func bulkUpdateCases() []Case {
 		},
 		{
 			ID: "M10", Name: "some rows have the value already", Code: `db.Model(&Account{}).Where("age > ?", 1).Update("age", 8)`, prepare: []any{&account{ID: 1, Age: 7}, &account{ID: 2, Age: 8}},
-			Expect: both.except(expect(u), MySQL, MariaDB).except(both, FoundRows),
+			Expect: both.except(expect(u), MySQL, MariaDB),
 			write: func(db *gorm.DB) outcome {
 				var a account
 				return wrote(db.Model(&a).Where("age > ?", 1).Update("age", 8), &a)
@@ -212,10 +214,76 @@ func bulkUpdateCases() []Case {
 			},
 		},
 		{
+			// The SQL has run by then, and a user who ignores the error in his own transaction keeps row and event.
 			ID: "M21", Name: "generics, a model with hooks", Code: `gorm.G[Ticket](db).Where("state = ?", "x").Update(ctx, "state", "y")`, prepare: []any{&ticket{No: "t", State: "x"}},
-			Expect: expect(updated("ticket", "t")),
+			Expect: fails("GORM: hooks need a pointer, and generics have none").keeping(updated("ticket", "t")),
 			write: func(db *gorm.DB) outcome {
 				return counted(gorm.G[ticket](db).Where("state = ?", "x").Update(ctx, "state", "y"))
+			},
+		},
+		{
+			ID: "M10", Name: "Where, subquery of another table", Code: `db.Model(&Pet{}).Where("person_id IN (?)", db.Model(&Person{}).Select("id").Where("name = ?", "p")).Update("name", "x")`, prepare: family(),
+			Expect: expect(updated("pet", "1").with("Name", "x"), updated("pet", "2").with("Name", "x")).anyOrder(),
+			write: func(db *gorm.DB) outcome {
+				return wrote(db.Model(&pet{}).Where("person_id IN (?)", db.Model(&person{}).Select("id").Where("name = ?", "p")).Update("name", "x"))
+			},
+		},
+		{
+			ID: "M10", Name: "Where, named arguments", Code: `db.Model(&Account{}).Where("age = @age OR name = @name", map[string]any{"age": 7, "name": "x"}).Update("age", 8)`, prepare: two(),
+			Expect: both,
+			write: func(db *gorm.DB) outcome {
+				var a account
+				return wrote(db.Model(&a).Where("age = @age OR name = @name", map[string]any{"age": 7, "name": "x"}).Update("age", 8), &a)
+			},
+		},
+		{
+			ID: "M24", Name: "another table in FROM", Code: `db.Model(&Pet{}).Clauses(clause.From{Tables: people}).Where("people.id = pets.person_id AND people.name = ?", "p").Update("name", "x")`, prepare: family(),
+			Expect: expect(updated("pet", "1").with("Name", "x"), updated("pet", "2").with("Name", "x")).anyOrder().
+				except(refused("rows of a join can't be read before"), MySQL, MariaDB),
+			write: func(db *gorm.DB) outcome {
+				people := clause.From{Tables: []clause.Table{{Name: "people"}}}
+				return wrote(db.Model(&pet{}).Clauses(people).Where("people.id = pets.person_id AND people.name = ?", "p").Update("name", "x"))
+			},
+		},
+		{
+			ID: "M24", Name: "Order and Limit", Code: `db.Model(&Account{}).Where("age = ?", 7).Order("id DESC").Limit(1).Update("age", 8)`, prepare: two(),
+			Expect: both.except(expect(v), MySQL, MariaDB), // others leave the limit out
+			write: func(db *gorm.DB) outcome {
+				var a account
+				return wrote(db.Model(&a).Where("age = ?", 7).Order("id DESC").Limit(1).Update("age", 8), &a)
+			},
+		},
+		{
+			ID: "M24", Name: "alias", Code: `db.Table("accounts AS a").Model(&Account{}).Where("a.age = ?", 7).Update("age", 8)`, prepare: two(),
+			Expect: both,
+			write: func(db *gorm.DB) outcome {
+				return wrote(db.Table("accounts AS a").Model(&account{}).Where("a.age = ?", 7).Update("age", 8))
+			},
+		},
+		{
+			ID: "M25", Name: "before=values, several columns", Code: `db.Model(&Ledger{ID: 1}).Updates(map[string]any{"name": "new", "amount": 7})`, prepare: []any{&ledger{ID: 1, Name: "old", Amount: 7}},
+			Expect: expect(updated("ledger", "1").changed("name").header(gormoutbox.HeaderPrevious, `{"name":"old"}`)),
+			write: func(db *gorm.DB) outcome {
+				l := ledger{ID: 1}
+				return wrote(db.Model(&l).Updates(map[string]any{"name": "new", "amount": 7}), &l)
+			},
+		},
+		{
+			ID: "M25", Name: "before=values, nothing changes", Code: `db.Model(&Ledger{ID: 1}).Update("amount", 7)`, prepare: []any{&ledger{ID: 1, Amount: 7}},
+			Expect: none("no column changed"),
+			write:  func(db *gorm.DB) outcome { l := ledger{ID: 1}; return wrote(db.Model(&l).Update("amount", 7), &l) },
+		},
+		{
+			ID: "M25", Name: "before=values, Where", Code: `db.Model(&Ledger{}).Where("id < ?", 9).Update("amount", 8)`, prepare: []any{&ledger{ID: 1, Amount: 7}, &ledger{ID: 2, Amount: 8}},
+			Expect: expect(updated("ledger", "1").changed("amount").header(gormoutbox.HeaderPrevious, `{"amount":7}`)),
+			write:  func(db *gorm.DB) outcome { return wrote(db.Model(&ledger{}).Where("id < ?", 9).Update("amount", 8)) },
+		},
+		{
+			ID: "M25", Name: "before=values, Save", Code: `db.Save(&Ledger{ID: 1, Name: "new", Amount: 7, Note: "secret"})`, prepare: []any{&ledger{ID: 1, Name: "old", Amount: 7}},
+			Expect: expect(updated("ledger", "1").changed("name").header(gormoutbox.HeaderPrevious, `{"name":"old"}`)),
+			write: func(db *gorm.DB) outcome {
+				l := ledger{ID: 1, Name: "new", Amount: 7, Note: "secret"}
+				return wrote(db.Save(&l), &l)
 			},
 		},
 	}

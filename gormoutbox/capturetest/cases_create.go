@@ -20,7 +20,7 @@ func createCases() []Case {
 	batches := expect(made1, made2, made3).except(refused(increment), Increment)
 	return []Case{
 		{
-			ID: "C01", Name: "one", Code: `db.Create(&Account{Name: "a"})`, modes: []mode{skipTransaction, prepared},
+			ID: "C01", Name: "one", Code: `db.Create(&Account{Name: "a"})`, modes: []mode{skipTransaction, prepared, inSavepoint},
 			Expect: expect(made1.with("Name", "a").with("Grade", "a")),
 			write:  func(db *gorm.DB) outcome { a := account{Name: "a"}; return wrote(db.Create(&a), &a) },
 		},
@@ -111,6 +111,11 @@ func createCases() []Case {
 			ID: "C07", Name: "array by value, keys of the client", Code: `db.Create([2]Order{{ID: id1}, {ID: id2}})`,
 			Expect: expect(created("order", id(1).String()), created("order", id(2).String())),
 			write:  func(db *gorm.DB) outcome { return wrote(db.Create([2]order{{ID: id(1)}, {ID: id(2)}})) },
+		},
+		{
+			ID: "C07", Name: "array by value, keys of the database", Code: `db.Create([2]Account{{Name: "a"}, {Name: "b"}})`,
+			Expect: refused(valueMoves),
+			write:  func(db *gorm.DB) outcome { return wrote(db.Create([2]account{{Name: "a"}, {Name: "b"}})) },
 		},
 		{
 			ID: "C08", Name: "empty slice", Code: `db.Create(&[]Account{})`,
@@ -218,6 +223,17 @@ func createCases() []Case {
 			write: func(db *gorm.DB) outcome {
 				all := []account{{Name: "a"}, {Name: "b", Grade: "z"}}
 				return wrote(db.Create(&all), &all)
+			},
+		},
+		{
+			ID: "C38", Name: "one connection", Code: `db.Connection(func(tx *gorm.DB) error { return tx.Create(&Account{Name: "a"}).Error })`, modes: []mode{skipTransaction},
+			Expect: expect(made1),
+			write: func(db *gorm.DB) outcome {
+				a := account{Name: "a"}
+				if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+					return wrote(db.Create(&a), &a) // a transaction has one already
+				}
+				return did(db.Connection(func(tx *gorm.DB) error { return tx.Create(&a).Error }), &a)
 			},
 		},
 		{

@@ -7,16 +7,20 @@ import (
 	"gorm.io/gorm/clause"
 )
 
+// gone is a row that was deleted softly.
+func gone() []any {
+	return []any{&paper{ID: id(1), Name: "p", DeletedAt: gorm.DeletedAt{Time: clock(), Valid: true}}}
+}
+
 func deleteCases() []Case {
 	ctx := context.Background()
 	d, e := deleted("account", "1"), deleted("account", "2")
 	p := id(1).String()
 	papers := []any{&paper{ID: id(1), Name: "p"}, &paper{ID: id(2), Name: "q"}}
-	gone := []any{&paper{ID: id(1), Name: "p", DeletedAt: gorm.DeletedAt{Time: clock(), Valid: true}}}
 	seats := []any{&seat{Tenant: 1, No: "a"}, &seat{Tenant: 1, No: "b"}, &seat{Tenant: 2, No: "a"}}
 	return []Case{
 		{
-			ID: "D01", Name: "one", Code: `db.Delete(&a)`, prepare: two(), modes: []mode{skipTransaction, prepared},
+			ID: "D01", Name: "one", Code: `db.Delete(&a)`, prepare: two(), modes: []mode{skipTransaction, prepared, inSavepoint},
 			Expect: expect(d.with("Name", "one")),
 			write:  func(db *gorm.DB) outcome { a := account{ID: 1, Name: "dirty"}; return wrote(db.Delete(&a), &a) },
 		},
@@ -61,7 +65,7 @@ func deleteCases() []Case {
 			write:  func(db *gorm.DB) outcome { a := account{ID: 1}; return wrote(db.Delete(&a), &a) },
 		},
 		{
-			ID: "D05", Name: "Where", Code: `db.Where("age = ?", 7).Delete(&Account{})`, prepare: two(), modes: []mode{skipTransaction, prepared},
+			ID: "D05", Name: "Where", Code: `db.Where("age = ?", 7).Delete(&Account{})`, prepare: two(), modes: []mode{skipTransaction, prepared, inSavepoint},
 			Expect: expect(d, e).anyOrder(),
 			write:  func(db *gorm.DB) outcome { var a account; return wrote(db.Where("age = ?", 7).Delete(&a), &a) },
 		},
@@ -121,7 +125,7 @@ func deleteCases() []Case {
 			},
 		},
 		{
-			ID: "D08", Name: "soft, twice", Code: `db.Delete(&p)`, prepare: gone,
+			ID: "D08", Name: "soft, twice", Code: `db.Delete(&p)`, prepare: gone(),
 			Expect: none("no row"),
 			write:  func(db *gorm.DB) outcome { v := paper{ID: id(1)}; return wrote(db.Delete(&v), &v) },
 		},
@@ -131,7 +135,7 @@ func deleteCases() []Case {
 			write:  func(db *gorm.DB) outcome { v := paper{ID: id(1)}; return wrote(db.Unscoped().Delete(&v), &v) },
 		},
 		{
-			ID: "D09", Name: "Unscoped, softly deleted before, by condition", Code: `db.Unscoped().Where("name = ?", "p").Delete(&Paper{})`, prepare: gone,
+			ID: "D09", Name: "Unscoped, softly deleted before, by condition", Code: `db.Unscoped().Where("name = ?", "p").Delete(&Paper{})`, prepare: gone(),
 			Expect: expect(deleted("paper", p)),
 			write: func(db *gorm.DB) outcome {
 				var v paper
@@ -139,7 +143,7 @@ func deleteCases() []Case {
 			},
 		},
 		{
-			ID: "D10", Name: "restore", Code: `db.Unscoped().Model(&p).Update("deleted_at", nil)`, prepare: gone,
+			ID: "D10", Name: "restore", Code: `db.Unscoped().Model(&p).Update("deleted_at", nil)`, prepare: gone(),
 			Expect: expect(updated("paper", p).changed("deleted_at,updated_at")),
 			write: func(db *gorm.DB) outcome {
 				v := paper{ID: id(1)}
@@ -147,7 +151,7 @@ func deleteCases() []Case {
 			},
 		},
 		{
-			ID: "D10", Name: "update of a deleted row", Code: `db.Model(&p).Update("name", "x")`, prepare: gone,
+			ID: "D10", Name: "update of a deleted row", Code: `db.Model(&p).Update("name", "x")`, prepare: gone(),
 			Expect: none("no row"),
 			write:  func(db *gorm.DB) outcome { v := paper{ID: id(1)}; return wrote(db.Model(&v).Update("name", "x"), &v) },
 		},
@@ -202,6 +206,21 @@ func deleteCases() []Case {
 			ID: "D13", Name: "part of a composite key", Code: `db.Delete(&Seat{Tenant: 1})`, prepare: seats,
 			Expect: none("GORM compares the whole key, and no row has it"),
 			write:  func(db *gorm.DB) outcome { s := seat{Tenant: 1}; return wrote(db.Delete(&s), &s) },
+		},
+		{
+			ID: "D05", Name: "Order and Limit", Code: `db.Where("age = ?", 7).Order("id DESC").Limit(1).Delete(&Account{})`, prepare: two(),
+			Expect: expect(d, e).anyOrder().except(expect(e), MySQL, MariaDB), // others leave the limit out
+			write: func(db *gorm.DB) outcome {
+				var a account
+				return wrote(db.Where("age = ?", 7).Order("id DESC").Limit(1).Delete(&a), &a)
+			},
+		},
+		{
+			ID: "D05", Name: "subquery of another table", Code: `db.Where("person_id IN (?)", db.Model(&Person{}).Select("id").Where("name = ?", "p")).Delete(&Pet{})`, prepare: family(),
+			Expect: expect(deleted("pet", "1"), deleted("pet", "2")).anyOrder(),
+			write: func(db *gorm.DB) outcome {
+				return wrote(db.Where("person_id IN (?)", db.Model(&person{}).Select("id").Where("name = ?", "p")).Delete(&pet{}))
+			},
 		},
 		{
 			ID: "D15", Name: "generics", Code: `gorm.G[Account](db).Where("age = ?", 7).Delete(ctx)`, prepare: two(),

@@ -59,6 +59,11 @@ func saveCases() []Case {
 			},
 		},
 		{
+			ID: "S04", Name: "Save, softly deleted", Code: `db.Save(&Paper{ID: id, Name: "back"})`, prepare: gone(),
+			Expect: expect(upserted("paper", id(1).String()).with("Name", "back").with("DeletedAt", nil)),
+			write:  func(db *gorm.DB) outcome { p := paper{ID: id(1), Name: "back"}; return wrote(db.Save(&p), &p) },
+		},
+		{
 			ID: "S05", Name: "Select, Save", Code: `db.Select("Age").Save(&Account{ID: 1, Name: "dirty", Age: 9})`, prepare: one(),
 			Expect: expect(u.with("Name", "one").with("Age", 9).changed("age")),
 			write: func(db *gorm.DB) outcome {

@@ -5,6 +5,8 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // one and two are prepared accounts.
@@ -179,12 +181,12 @@ func updateCases() []Case {
 		},
 		{
 			ID: "M15", Name: "key changes", Code: `db.Model(&a).Update("id", 9)`, prepare: two(), modes: []mode{skipTransaction},
-			Expect: expect(updated("account", "9").header("previous_aggregate_id", "1")),
+			Expect: expect(updated("account", "9").header(gormoutbox.HeaderPreviousAggregateID, "1")),
 			write:  func(db *gorm.DB) outcome { a := ofOne(); return wrote(db.Model(&a).Update("id", 9), &a) },
 		},
 		{
 			ID: "M15", Name: "part of a composite key changes", Code: `db.Model(&s).Update("no", "z")`, prepare: []any{&seat{Tenant: 1, No: "a"}, &seat{Tenant: 1, No: "b"}},
-			Expect: expect(updated("seat", "1|z").header("previous_aggregate_id", "1|a")),
+			Expect: expect(updated("seat", "1|z").header(gormoutbox.HeaderPreviousAggregateID, "1|a")),
 			write: func(db *gorm.DB) outcome {
 				s := seat{Tenant: 1, No: "a"}
 				return wrote(db.Model(&s).Update("no", "z"), &s)
@@ -192,7 +194,7 @@ func updateCases() []Case {
 		},
 		{
 			ID: "M15", Name: "key changes, found by a condition", Code: `db.Model(&Account{}).Where("name = ?", "one").Update("id", 9)`, prepare: two(),
-			Expect: expect(updated("account", "9").header("previous_aggregate_id", "1")),
+			Expect: expect(updated("account", "9").header(gormoutbox.HeaderPreviousAggregateID, "1")),
 			write: func(db *gorm.DB) outcome {
 				var a account
 				return wrote(db.Model(&a).Where("name = ?", "one").Update("id", 9), &a)

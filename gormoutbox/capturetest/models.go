@@ -135,6 +135,9 @@ func (t *ticket) BeforeCreate(*gorm.DB) error {
 	return nil
 }
 
+// AfterUpdate implements GORM's hook, which fails for values that are no pointers.
+func (t *ticket) AfterUpdate(*gorm.DB) error { return nil }
+
 // AfterCreate implements GORM's hook.
 func (t *ticket) AfterCreate(tx *gorm.DB) error {
 	if t.State != "raw" {
@@ -220,6 +223,15 @@ type made struct {
 type keyless struct {
 	_    gormoutbox.Emit `outbox:"aggregate=keyless"`
 	Name string          `gorm:"size:50"`
+}
+
+// ledger has the values before an update in its events.
+type ledger struct {
+	_      gormoutbox.Emit `outbox:"aggregate=ledger,before=values"`
+	ID     int             `gorm:"autoIncrement:false"`
+	Name   string          `gorm:"size:50"`
+	Amount int
+	Note   string `gorm:"size:50" outbox:"-"`
 }
 
 // part is deleted with its whole by the database.

@@ -255,10 +255,16 @@ func (s *side) run(c Case, m mode) (r ran) {
 		r.outcome = c.write(db)
 		return r
 	}
-	r.txErr = db.Transaction(func(tx *gorm.DB) error {
+	write := func(tx *gorm.DB) error {
 		r.outcome = c.write(tx)
 		return nil // the user ignores the error
-	})
+	}
+	if m.nested {
+		write = func(tx *gorm.DB) error {
+			return tx.Transaction(func(tx *gorm.DB) error { r.outcome = c.write(tx); return nil })
+		}
+	}
+	r.txErr = db.Transaction(write)
 	return r
 }
 

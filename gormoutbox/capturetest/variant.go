@@ -21,6 +21,8 @@ const (
 	MySQL Variant = "mysql"
 	// FoundRows is a further one of MySQL and MariaDB with clientFoundRows, which counts rows that did not change.
 	FoundRows Variant = "found rows"
+	// FoldsCase is a further one of databases that compare texts without regard to letter case.
+	FoldsCase Variant = "folds case"
 	// Increment is a further one of MySQL and MariaDB with auto_increment_increment above 1.
 	Increment Variant = "increment"
 )
@@ -37,25 +39,22 @@ const firstKey = 101
 
 func (f features) key(n int) string { return fmt.Sprint(f.first + (n-1)*f.step) }
 
-// detect looks at the driver and the database. It needs the tables.
+// detect looks at the driver and the database. The probe needs the table of seats.
 func detect(db *gorm.DB, probe bool) (features, error) {
-	f := features{first: firstKey, step: 1}
-	if db.Name() != "mysql" {
-		f.variants = []Variant{Variant(db.Name())}
-		return f, nil
-	}
-	f.variants = []Variant{MySQL}
-	if slices.Contains(db.Callback().Create().Clauses, "RETURNING") {
-		f.variants = []Variant{MariaDB}
-	}
-	offset := 1
-	if err := db.Raw("SELECT @@auto_increment_increment, @@auto_increment_offset").Row().Scan(&f.step, &offset); err != nil {
-		return f, fmt.Errorf("reading auto_increment_increment: %w", err)
-	}
-	if f.step > 1 {
-		f.variants = append(f.variants, Increment)
-		for f.first = offset; f.first < firstKey; {
-			f.first += f.step
+	f := features{first: firstKey, step: 1, variants: []Variant{Variant(db.Name())}}
+	if db.Name() == "mysql" {
+		if slices.Contains(db.Callback().Create().Clauses, "RETURNING") {
+			f.variants = []Variant{MariaDB}
+		}
+		offset := 1
+		if err := db.Raw("SELECT @@auto_increment_increment, @@auto_increment_offset").Row().Scan(&f.step, &offset); err != nil {
+			return f, fmt.Errorf("reading auto_increment_increment: %w", err)
+		}
+		if f.step > 1 {
+			f.variants = append(f.variants, Increment)
+			for f.first = offset; f.first < firstKey; {
+				f.first += f.step
+			}
 		}
 	}
 	if !probe {
@@ -66,11 +65,18 @@ func detect(db *gorm.DB, probe bool) (features, error) {
 		return f, fmt.Errorf("writing a probe: %w", err)
 	}
 	same := db.Model(&value).Update("name", "n")
-	if same.RowsAffected == 1 {
-		f.variants = append(f.variants, FoundRows)
-	}
 	if err := same.Error; err != nil {
 		return f, fmt.Errorf("writing a probe: %w", err)
+	}
+	if db.Name() == "mysql" && same.RowsAffected == 1 {
+		f.variants = append(f.variants, FoundRows)
+	}
+	var folded int64
+	if err := db.Model(&seat{}).Where("no = ?", "PROBE").Count(&folded).Error; err != nil {
+		return f, fmt.Errorf("reading a probe: %w", err)
+	}
+	if folded == 1 {
+		f.variants = append(f.variants, FoldsCase)
 	}
 	return f, db.Delete(&value).Error
 }

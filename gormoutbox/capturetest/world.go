@@ -111,6 +111,7 @@ func commonWorld() world {
 			tableOf("reserved", func(r *reserved) string { return fmt.Sprint(r.Key) }),
 			tableOf("document", func(d *document) string { return fmt.Sprint(d.ID) }),
 			tableOf("versioned", func(v *versioned) string { return fmt.Sprint(v.ID) }),
+			tableOf("ledger", func(l *ledger) string { return fmt.Sprint(l.ID) }, "Note"),
 			tableOf("made", func(m *made) string { return m.ID }),
 			tableOf("company", func(c *company) string { return fmt.Sprint(c.ID) }),
 			tableOf("person", func(p *person) string { return fmt.Sprint(p.ID) }, "Company", "Badge", "Pets", "Toys", "Langs", "Clubs"),
@@ -126,7 +127,7 @@ func commonWorld() world {
 		configure: func(db *gorm.DB) error { return db.SetupJoinTable(&person{}, "Clubs", &enrolment{}) },
 		create: func(db *gorm.DB) error {
 			err := db.AutoMigrate(
-				&account{}, &member{}, &seat{}, &order{}, &paper{}, &tag{}, &ticket{}, &site{}, &reserved{}, &document{}, &versioned{},
+				&account{}, &member{}, &seat{}, &order{}, &paper{}, &tag{}, &ticket{}, &site{}, &reserved{}, &document{}, &versioned{}, &ledger{},
 				&company{}, &person{}, &badge{}, &pet{}, &toy{}, &lang{}, &club{}, &enrolment{}, &keyless{},
 			)
 			if err == nil {
