@@ -171,7 +171,11 @@ func (in *instance) emit(db *gorm.DB) {
 	c.restore()
 	c.tx = unprepared(db.Statement.ConnPool)
 	defer in.leave(db, c)
-	if db.Error != nil || c.rows == nil || db.RowsAffected == 0 && (len(c.held) == 0 || len(c.recorders) == 0) {
+	if db.Error != nil {
+		in.failed(db, c)
+		return
+	}
+	if c.rows == nil || db.RowsAffected == 0 && (len(c.held) == 0 || len(c.recorders) == 0) {
 		return
 	}
 	err := recovered(func() error {
@@ -194,6 +198,28 @@ func (in *instance) emit(db *gorm.DB) {
 		err = errors.Join(err, in.poison(db.Statement.Context, db.Statement.ConnPool, err))
 	}
 	_ = db.AddError(err)
+}
+
+// failed looks after a write that failed. What the user sees is what GORM would have shown him; and if the error came
+// after the row, from what the database returned for example, a user who ignores it must not commit the row.
+func (in *instance) failed(db *gorm.DB, c *capture) {
+	written := db.RowsAffected > 0
+	if c.scan != nil {
+		n := c.scan.rows.Len()
+		// Rows that came back before an error are written, unless the server returns them one by one and fails at a later one.
+		written = n > 0 && (in.traits.ReturnUpdate || c.op == "create" && n == len(c.keys))
+		if c.op != "create" || len(backfilled(db, c.model)) == 0 {
+			db.RowsAffected = 0
+		} else if !c.shared {
+			_ = c.backfill(db) // the first error is the one that counts
+		}
+	}
+	if !written || c.rows == nil || c.own != nil || startedByGORM(db) && !pretends(db.Statement.ConnPool) {
+		return
+	}
+	if err := in.poison(db.Statement.Context, db.Statement.ConnPool, db.Error); err != nil {
+		_ = db.AddError(err)
+	}
 }
 
 // end forgets the capture and wakes the relays. It stands behind GORM's commit.

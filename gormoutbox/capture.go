@@ -18,6 +18,8 @@ type capture struct {
 	rows func(*gorm.DB, *capture) ([]change, error)
 	// scan takes the rows that the statement returns, nil if it returns none to us.
 	scan *redirect
+	// shared says that another instance of the plugin made it, and looks after the user's values.
+	shared bool
 	// keys are the primary keys known before the write, in the order of the user's values.
 	keys []rowKey
 	// conflict says that rows whose key was set may have been there before.
@@ -108,6 +110,9 @@ func (r *redirect) Build(b clause.Builder) {
 
 // redirected adds the clause to the statement. n is how many rows are expected, 0 if that is not known.
 func (in *instance) redirected(db *gorm.DB, c *capture, n int) error {
+	if c.scan, c.shared = db.Statement.Clauses["RETURNING"].Expression.(*redirect); c.shared {
+		return nil
+	}
 	columns, err := in.returningColumns(db, c.model)
 	if err != nil {
 		return err

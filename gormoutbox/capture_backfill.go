@@ -27,6 +27,14 @@ func backfilled(db *gorm.DB, m *model) []*schema.Field {
 	return fields
 }
 
+// filled are the fields that the database makes and GORM puts into the user's values.
+func (in *instance) filled(db *gorm.DB, m *model) []*schema.Field {
+	if in.traits.Output {
+		return m.schema.FieldsWithDefaultDBValue
+	}
+	return backfilled(db, m)
+}
+
 // backfill gives the user's values and RowsAffected what they would have without
 // the plugin, from the rows that our RETURNING clause took away. It does what gorm.Scan does
 // with its ScanUpdate mode, down to the wrong elements after DO NOTHING: code of the user may

@@ -18,6 +18,9 @@ const clientKeys = "set the keys before the save (UUIDv7 for example), or save o
 func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	stmt, m := db.Statement, c.model
 	elems, isMap, problem := in.createElements(stmt, m)
+	if problem == nilElement {
+		return nil // GORM reports it
+	}
 	if problem != "" {
 		return in.fail(db, c, problem, "create values of "+m.name)
 	}
@@ -29,11 +32,11 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 	if c.keys, set, err = m.keysOf(db, elems); err != nil {
 		return err
 	}
-	if !isMap && !elems[0].CanAddr() && needsPointer(stmt, m, elems[0]) {
+	if !isMap && !elems[0].CanAddr() && needsPointer(stmt, m, elems[0], in.filled(db, m)) {
 		// GORM would panic, with the transaction open, when it sets the fields.
 		return in.fail(db, c, "the value can't take what GORM or the database fills in", "pass a pointer")
 	}
-	if maps, ok := stmt.Dest.([]map[string]any); ok && len(maps) > 0 && len(backfilled(db, m)) > 0 {
+	if maps, ok := stmt.Dest.([]map[string]any); ok && len(maps) > 0 && len(in.filled(db, m)) > 0 {
 		return in.fail(db, c, "GORM can't put the columns that the database makes into a list of maps", "pass a pointer to the list")
 	}
 	swap := in.returns(db, "create") && (stmt.Result == nil || len(backfilled(db, m)) > 0)
@@ -51,6 +54,8 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 		return in.redirected(db, c, len(c.keys))
 	case in.traits.Output:
 		return in.checkOutput(db, c, elems, set)
+	case in.traits.NoLastInsertID && !returning(db, "create") && m.schema.PrioritizedPrimaryField != nil && m.schema.PrioritizedPrimaryField.HasDefaultValue:
+		return in.fail(db, c, "GORM asks for a key that the driver does not tell, and would fail after the write", "open the database with RETURNING")
 	case set == len(c.keys) || in.returnsKeys(db, m):
 		return nil
 	case returning(db, "create"):
@@ -61,9 +66,14 @@ func (in *instance) checkCreate(db *gorm.DB, c *capture) error {
 }
 
 // needsPointer says whether GORM will set fields of the value: those with a default and times of its creation.
-func needsPointer(stmt *gorm.Statement, m *model, elem reflect.Value) bool {
-	if len(m.schema.FieldsWithDefaultDBValue) > 0 {
+func needsPointer(stmt *gorm.Statement, m *model, elem reflect.Value, backfilled []*schema.Field) bool {
+	if len(backfilled) > 0 {
 		return true
+	}
+	if f := m.schema.PrioritizedPrimaryField; f != nil && f.HasDefaultValue {
+		if _, zero := f.ValueOf(stmt.Context, elem); zero {
+			return true
+		}
 	}
 	selected, restricted := stmt.SelectAndOmitColumns(true, false)
 	return slices.ContainsFunc(m.schema.Fields, func(f *schema.Field) bool {
@@ -116,8 +126,13 @@ func returning(db *gorm.DB, op string) bool {
 
 // returns says whether we may let the statement return the rows that it writes.
 func (in *instance) returns(db *gorm.DB, op string) bool {
-	if _, own := db.Statement.Clauses["RETURNING"]; own || !returning(db, op) {
+	if !returning(db, op) {
 		return false
+	}
+	if cl, given := db.Statement.Clauses["RETURNING"]; given {
+		if _, ours := cl.Expression.(*redirect); !ours { // of another instance
+			return false
+		}
 	}
 	switch op {
 	case "create":
@@ -193,7 +208,9 @@ func (c *capture) autoKey() *schema.Field {
 	return f
 }
 
-func isInt(f *schema.Field) bool { return f.DataType == schema.Int || f.DataType == schema.Uint }
+func isInt(f *schema.Field) bool {
+	return f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint
+}
 
 // created tells the inserted rows: memory is not the row after Select, Omit,
 // database defaults, rounding and an upsert.
@@ -248,8 +265,10 @@ func (in *instance) createdReturned(db *gorm.DB, c *capture) ([]change, error) {
 		}
 		changes[i] = change{rowValue: rv, kind: Created}
 	}
-	if err := c.backfill(db); err != nil {
-		return nil, err
+	if !c.shared {
+		if err := c.backfill(db); err != nil {
+			return nil, err
+		}
 	}
 	if !c.conflict {
 		return changes, nil

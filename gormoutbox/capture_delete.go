@@ -52,6 +52,7 @@ func (in *instance) deleteConditions(db *gorm.DB, c *capture) (exprs []clause.Ex
 		}
 		exprs = append(exprs, where.Exprs...)
 	}
+	given := len(exprs)
 	byKey := func(value reflect.Value) {
 		_, values := schema.GetIdentityFieldValuesMap(stmt.Context, value, c.model.primary)
 		if column, args := schema.ToQueryValues(stmt.Table, stmt.Schema.PrimaryFieldDBNames, values); len(args) > 0 {
@@ -62,17 +63,20 @@ func (in *instance) deleteConditions(db *gorm.DB, c *capture) (exprs []clause.Ex
 	if stmt.ReflectValue.CanAddr() && stmt.Dest != stmt.Model && stmt.Model != nil {
 		byKey(reflect.ValueOf(stmt.Model))
 	}
-	if !stmt.Unscoped && len(exprs) > 0 {
-		// What makes soft-deleted rows invisible, as gorm.DeletedAt and plugins do it for queries.
-		tx := db.Session(&gorm.Session{NewDB: true, Context: stmt.Context})
-		for _, qc := range stmt.Schema.QueryClauses {
-			tx.Statement.AddClause(qc)
-		}
-		if where, ok := tx.Statement.Clauses["WHERE"].Expression.(clause.Where); ok {
-			exprs = append(exprs, where.Exprs...)
-		}
+	if len(exprs) > given && hasOr(exprs[:given]) {
+		return nil, in.fail(db, c, "its conditions have an OR that binds less than the key of the value", "put them in parentheses by one Where, or leave the key out")
 	}
-	return exprs, nil
+	if stmt.Unscoped || len(exprs) == 0 {
+		return exprs, nil
+	}
+	// What makes soft-deleted rows invisible, as gorm.DeletedAt and plugins do it for queries. Table gives the session a statement of its own.
+	tx := db.Session(&gorm.Session{NewDB: true, Context: stmt.Context}).Table(stmt.Table)
+	tx.Statement.AddClause(clause.Where{Exprs: exprs})
+	for _, qc := range stmt.Schema.QueryClauses {
+		tx.Statement.AddClause(qc)
+	}
+	where, _ := tx.Statement.Clauses["WHERE"].Expression.(clause.Where)
+	return where.Exprs, nil
 }
 
 // deleted are the last rows, or what a soft delete has made of them.
@@ -85,7 +89,11 @@ func (in *instance) deleted(db *gorm.DB, c *capture) ([]change, error) {
 			return nil, err
 		}
 	}
-	if db.RowsAffected != int64(len(rows)) {
+	// A RETURNING clause of the user may be scanned into one value, and then one row is counted.
+	// MySQL does not count a row that is softly deleted again.
+	_, own := db.Statement.Clauses["RETURNING"]
+	fewer := soft && in.traits.CountsChanged && db.RowsAffected < int64(len(rows))
+	if !own && !fewer && db.RowsAffected != int64(len(rows)) {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were deleted and %d are known", db.RowsAffected, len(rows)), c.byKey())
 	}
 	changes := changesOf(inOrder(c.keys, rows), Deleted)

@@ -84,13 +84,24 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 	if err != nil {
 		return nil, err
 	}
-	exprs := d.meet
-	if len(keys) > 0 {
-		exprs = append([]clause.Expression{m.keysIn(keys)}, d.meet...)
-	}
-	found, err := in.find(db, m, anyOf(exprs), readOptions{unscoped: true})
+	found, err := in.read(db, m, keys, readOptions{unscoped: true})
 	if err != nil {
 		return nil, err
+	}
+	if !d.byKey { // the rows may have other keys than the values
+		others, err := in.find(db, m, anyOf(d.meet), readOptions{unscoped: true})
+		if err != nil {
+			return nil, err
+		}
+		listed := make(map[string]bool, len(found))
+		for _, rv := range found {
+			listed[rv.identity] = true
+		}
+		for _, rv := range others {
+			if !listed[rv.identity] {
+				found = append(found, rv)
+			}
+		}
 	}
 	seen := identities(d.seen)
 	for _, rv := range found {

@@ -34,6 +34,9 @@ func (in *instance) hold(db *gorm.DB, c *capture, where clause.Expression) error
 	if err != nil {
 		return err
 	}
+	if err := in.checkRouting(db, c, w, held); err != nil {
+		return err
+	}
 	c.held = held
 	if held == nil {
 		c.held = []rowValue{}
@@ -42,17 +45,53 @@ func (in *instance) hold(db *gorm.DB, c *capture, where clause.Expression) error
 	if err != nil {
 		return err
 	}
-	if most := in.dialect.MaxParams() - reserveParams; len(keys)*len(m.primary) > most {
+	most := in.dialect.MaxParams() - in.usedParams(db, w)
+	switch {
+	case len(keys)*len(m.primary) <= most:
+	case in.traits.LocksRanges:
+		return nil // no need to narrow it
+	default:
 		return in.fail(db, c, fmt.Sprintf("it matches %d rows, more than one statement can name by their keys", len(keys)),
 			fmt.Sprintf("write at most %d rows at once", most/len(m.primary)))
 	}
 	// Two expressions: with one, GORM would take the condition of a soft delete for the only one.
-	c.setClause("WHERE", clause.Where{Exprs: []clause.Expression{all(w.Exprs), m.keysIn(keys)}})
+	c.setClause("WHERE", clause.Where{Exprs: []clause.Expression{all(w.Exprs), in.keysIn(m, keys)}})
 	return nil
 }
 
-// reserveParams are placeholders left for the values and conditions of the user's statement.
-const reserveParams = 2000
+// checkRouting makes sure that a pool which sends statements to other tables, as that of the sharding plugin, sent the
+// locking read to the table of the write: it may not understand the lock.
+func (in *instance) checkRouting(db *gorm.DB, c *capture, w clause.Where, held []rowValue) error {
+	if !pretends(db.Statement.ConnPool) || in.dialect.ForUpdate() == "" {
+		return nil
+	}
+	seen, err := in.find(db, c.model, all(w.Exprs), readOptions{unscoped: true, bounded: true})
+	if err != nil {
+		return err
+	}
+	locked := make(map[string]bool, len(held))
+	for _, rv := range held {
+		locked[rv.identity] = true
+	}
+	for _, rv := range seen {
+		if !locked[rv.identity] {
+			return in.fail(db, c, fmt.Sprintf("the connection pool %T sends a locking read to other rows than the write", db.Statement.ConnPool), c.byKey())
+		}
+	}
+	return nil
+}
+
+// usedParams is how many placeholders the user's statement takes, with some to spare for what its clauses add.
+func (in *instance) usedParams(db *gorm.DB, w clause.Where) int {
+	const spare = 10
+	tx := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context, DryRun: true}).Table(db.Statement.Table)
+	tx.Statement.Schema = db.Statement.Schema
+	all(w.Exprs).Build(tx.Statement)
+	if set, ok := db.Statement.Clauses["SET"].Expression.(clause.Set); ok {
+		set.Build(tx.Statement)
+	}
+	return 2*len(tx.Statement.Vars) + spare // a delete adds the conditions on the key once more
+}
 
 // all joins conditions by AND, in parentheses.
 type all []clause.Expression

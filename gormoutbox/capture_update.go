@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/callbacks"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 )
 
 // checkUpdate takes the list of assigned columns and decides how the rows that the update matches are told.
@@ -24,7 +25,7 @@ func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 	if err != nil || len(assigned) == 0 {
 		return err // nothing to write, GORM makes no statement
 	}
-	c.assign(assigned, keys)
+	c.assign(assigned, keys, in.traits.DuplicateKey)
 	if missingWhere(db) {
 		return nil // GORM refuses it itself: ErrMissingWhereClause
 	}
@@ -57,14 +58,14 @@ func (in *instance) checkUpdate(db *gorm.DB, c *capture) error {
 	return nil
 }
 
-// assign notes the columns that are assigned.
-func (c *capture) assign(set clause.Set, keys []rowKey) {
+// assign notes the columns that are assigned. Where texts fold, a text key may become another spelling of itself.
+func (c *capture) assign(set clause.Set, keys []rowKey, folds bool) {
 	m := c.model
 	for _, a := range set {
 		name := a.Column.Name
 		if f := m.schema.LookUpField(name); f != nil {
 			name = f.DBName
-			c.rekeys = c.rekeys || f.PrimaryKey && !keepsKey(m, keys, a, name)
+			c.rekeys = c.rekeys || f.PrimaryKey && (folds && f.GORMDataType == schema.String || !keepsKey(m, keys, a, name))
 			c.moves = c.moves || c.rekeys || !f.PrimaryKey && slices.Contains(m.key, f)
 		}
 		if !m.excluded[name] && !slices.Contains(c.changed, name) {
@@ -88,6 +89,9 @@ func (in *instance) assignments(db *gorm.DB, c *capture) (set clause.Set, given 
 			return nil, true, in.fail(db, c, "its SET clause is not GORM's", "use clause.Set, Update or Updates")
 		}
 		return set, true, nil
+	}
+	if f := stmt.Schema.PrioritizedPrimaryField; in.traits.Output && f != nil && f.AutoIncrement {
+		stmt.Omits = append(stmt.Omits, f.DBName) // as SQL Server's driver does, when it is too late for us
 	}
 	set = callbacks.ConvertToAssignments(stmt)
 	if len(set) > 0 {
@@ -171,7 +175,7 @@ func (in *instance) compared(db *gorm.DB, c *capture, rows []rowValue) ([]change
 		after[rv.identity] = rv
 	}
 	var out []change
-	for i, was := range c.held {
+	for i, was := range inOrder(c.keys, c.held) {
 		now, ok := after[was.identity]
 		if c.rekeys {
 			now, ok = rows[i], true // there is one

@@ -97,6 +97,7 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 	for _, rv := range c.held {
 		before[rv.identity] = rv
 	}
+	compared := !oc.UpdateAll && len(c.held) > 0
 	byKey := targetsPrimaryKey(c.model, oc)
 	out := changes[:0]
 	var appeared []rowValue // since the read before the write
@@ -115,7 +116,7 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 			appeared = append(appeared, ch.rowValue)
 		}
 		if there && !inserted {
-			if !oc.UpdateAll && c.unchanged(was, ch.rowValue) {
+			if compared && c.unchanged(was, ch.rowValue) {
 				continue
 			}
 			if err := c.moved(&ch, was); err != nil {
@@ -138,7 +139,7 @@ func (in *instance) checkAppeared(c *capture, rows []rowValue) error {
 	if err != nil {
 		return err
 	}
-	updated, err := in.find(db, c.model, all{c.model.keysIn(keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
+	updated, err := in.find(db, c.model, all{in.keysIn(c.model, keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ type rowKey struct {
 // set says whether every part of the key is set.
 func (k rowKey) set() bool { return !slices.Contains(k.zero, true) }
 
+// nilElement is the problem of a list with a nil value.
+const nilElement = "the list has a nil value"
+
 // elements lists the values of the model in the statement's value, or says why it is of another kind.
 func (m *model) elements(rv reflect.Value) (out []reflect.Value, problem string) {
 	switch rv.Kind() {
@@ -52,7 +55,7 @@ func (m *model) elements(rv reflect.Value) (out []reflect.Value, problem string)
 				e = e.Elem()
 			}
 			if !e.IsValid() {
-				return nil, "the list has a nil value"
+				return nil, nilElement
 			}
 			out = append(out, e)
 		}
@@ -87,7 +90,7 @@ func (m *model) keysOf(db *gorm.DB, elems []reflect.Value) (keys []rowKey, set i
 	return keys, set, nil
 }
 
-// maxKeys is how many keys one read back has in its IN list.
+// maxKeys is how many keys one read back has in its IN list at most.
 const maxKeys = 1000
 
 // readOptions say which rows a read sees.
@@ -100,8 +103,9 @@ type readOptions struct {
 // read returns the rows with these keys as the database has them, in the order of the keys.
 func (in *instance) read(db *gorm.DB, m *model, keys []rowKey, o readOptions) ([]rowValue, error) {
 	found := make([]rowValue, 0, len(keys))
-	for part := range slices.Chunk(keys, maxKeys) {
-		rows, err := in.find(db, m, m.keysIn(part), o)
+	const spare = 10 // for conditions that plugins add
+	for part := range slices.Chunk(keys, min(maxKeys, (in.dialect.MaxParams()-spare)/len(m.primary))) {
+		rows, err := in.find(db, m, in.keysIn(m, part), o)
 		if err != nil {
 			return nil, err
 		}
@@ -122,13 +126,24 @@ func (m *model) rowKeys(db *gorm.DB, rows []rowValue) (keys []rowKey, err error)
 }
 
 // keysIn is the condition that a row has one of the keys.
-func (m *model) keysIn(keys []rowKey) clause.Expression {
+func (in *instance) keysIn(m *model, keys []rowKey) clause.Expression {
 	if len(keys) == 0 {
 		return clause.Expr{SQL: "1 = 0"}
 	}
 	names := make([]string, len(m.primary))
 	for i, f := range m.primary {
 		names[i] = f.DBName
+	}
+	if len(names) > 1 && in.traits.NoTuples {
+		either := make(anyOf, len(keys))
+		for i, k := range keys {
+			each := make(all, len(names))
+			for j, name := range names {
+				each[j] = clause.Eq{Column: clause.Column{Table: clause.CurrentTable, Name: name}, Value: k.values[j]}
+			}
+			either[i] = each
+		}
+		return either
 	}
 	values := make([][]any, len(keys))
 	for i, k := range keys {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -126,20 +127,29 @@ func (in *instance) appendEvents(db *gorm.DB, c *capture, ch change, rows []row)
 		return nil, fmt.Errorf("gormoutbox: OutboxEvents of %s: %w", m.name, err)
 	}
 	for i, e := range events {
-		if err := m.complete(ctx, &e, event, told, i); err != nil {
-			return nil, err
+		more, err := m.complete(ctx, &e, event, told, i)
+		if errors.Is(err, ErrNoEvent) {
+			continue
 		}
-		if rows, err = in.appendRow(ctx, rows, e, e.Headers, headers); err != nil {
+		if err == nil {
+			rows, err = in.appendRow(ctx, rows, e, more, headers)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("event %d of %d of %s: %w", i+1, len(events), m.name, err)
 		}
 	}
 	return rows, nil
 }
 
-// complete fills in what an event of an Emitter leaves empty.
-func (m *model) complete(ctx context.Context, e *Event, of Event, told Change, i int) (err error) {
-	if e.ID == uuid.Nil && i == 0 {
+// complete fills in what an event of an Emitter leaves empty, and returns its headers.
+func (m *model) complete(ctx context.Context, e *Event, of Event, told Change, i int) (headers map[string]string, err error) {
+	if e.ID == uuid.Nil {
 		e.ID = of.ID
+		if i > 0 {
+			if e.ID, err = uuid.NewV7(); err != nil {
+				return nil, noRandom(err)
+			}
+		}
 	}
 	if e.AggregateType == "" && e.AggregateID == "" {
 		e.AggregateType, e.AggregateID = of.AggregateType, of.AggregateID
@@ -154,14 +164,17 @@ func (m *model) complete(ctx context.Context, e *Event, of Event, told Change, i
 		e.Version = of.Version
 	}
 	if e.Payload != nil {
-		return nil
+		return e.Headers, nil
 	}
-	if m.marshal != nil {
-		e.Payload, err = m.marshalChange(ctx, told)
-		return err
+	if m.marshal == nil {
+		e.Payload, err = m.payload(reflect.ValueOf(told.Model).Elem())
+		return e.Headers, err
 	}
-	e.Payload, err = m.payload(reflect.ValueOf(told.Model).Elem())
-	return err
+	told.ID, told.AggregateType, told.AggregateID, told.EventType = e.ID, e.AggregateType, e.AggregateID, e.Type
+	told.Headers = map[string]string{}
+	e.Payload, err = m.marshalChange(ctx, told)
+	maps.Copy(told.Headers, e.Headers)
+	return told.Headers, err
 }
 
 func (m *model) marshalChange(ctx context.Context, told Change) ([]byte, error) {

@@ -15,19 +15,25 @@ type Traits struct {
 	Output bool
 	// LastInsertID says that GORM numbers rows from the first number that the database made.
 	LastInsertID bool
+	// NoLastInsertID says that the driver fails when it is asked for a key that was made.
+	NoLastInsertID bool
 	// CountsChanged says that rows which already had the values may not be counted.
 	CountsChanged bool
 	// Bounded says that UPDATE and DELETE have ORDER BY and LIMIT.
 	Bounded bool
 	// FoldsNames says that table names are compared without regard to case.
 	FoldsNames bool
+	// NoTuples says that there is no (a, b) IN ((1, 2)).
+	NoTuples bool
+	// LocksRanges says that locked rows are all that can match until the transaction ends.
+	LocksRanges bool
 	// LockHint stands behind the name of a table whose rows are to be locked, where ForUpdate has no place.
 	LockHint string
 }
 
 // Traits implements Dialect.
 func (Postgres) Traits() Traits {
-	return Traits{ReturnInsert: true, ReturnUpdate: true, ReturnDelete: true, ReturnSoftDelete: true, ReturnUpsert: true, UpdatedRow: "xmax::text <> '0'"}
+	return Traits{ReturnInsert: true, ReturnUpdate: true, ReturnDelete: true, ReturnSoftDelete: true, ReturnUpsert: true, NoLastInsertID: true, UpdatedRow: "xmax::text <> '0'"}
 }
 
 // Traits implements Dialect.
@@ -48,5 +54,5 @@ func (MySQL) Traits() Traits {
 
 // Traits implements Dialect.
 func (SQLServer) Traits() Traits {
-	return Traits{Output: true, FoldsNames: true, LockHint: " WITH (UPDLOCK, ROWLOCK, HOLDLOCK)"}
+	return Traits{Output: true, FoldsNames: true, NoTuples: true, LocksRanges: true, LockHint: " WITH (UPDLOCK, ROWLOCK, HOLDLOCK)"}
 }
