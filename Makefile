@@ -30,7 +30,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: services
-services: ## Start PostgreSQL, MariaDB and Kafka (as root, installs what is missing)
+services: ## Start PostgreSQL 15 and 18, MariaDB and Kafka (as root, installs what is missing)
 	@$(SERVICES) start
 
 .PHONY: services-stop
@@ -40,6 +40,10 @@ services-stop: ## Stop them; their data stays
 .PHONY: test
 test: ## Run the tests with the race detector, on real servers (PKG=, ARGS=)
 	@$(WITH_SERVICES) go test -race -timeout 20m $(ARGS) $(PKG)
+
+.PHONY: plugins
+plugins: ## Run the tests beside other GORM plugins, a module of its own (ARGS=)
+	@$(WITH_SERVICES) cd internal/plugins && go vet ./... && go test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the format, go vet, golangci-lint
@@ -78,6 +82,7 @@ ci: ## All that CI runs; stops the servers at the end
 	$(MAKE) lint; \
 	$(MAKE) vuln; \
 	$(MAKE) test; \
+	$(MAKE) plugins; \
 	$(MAKE) quickstart
 
 $(GOLANGCI_LINT):

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -24,7 +26,7 @@ import (
 // reads counts as written by this one, and the event still says what the row holds.
 
 // checkDuplicate decides how the rows of an upsert are told.
-func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict, elems []reflect.Value, set int) (done bool, err error) {
+func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict, elems []reflect.Value) (done bool, err error) {
 	if _, isMap := destMaps(db.Statement.Dest); isMap {
 		return false, in.fail(db, c, "it is an upsert from a map", "upsert a value of "+c.model.name)
 	}
@@ -32,20 +34,21 @@ func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict
 	if err != nil {
 		return false, err
 	}
-	meet, identified, err := in.candidates(db, c, indexes, elems)
+	d := &duplicate{byKey: len(indexes) == 1, at: map[string]int{}}
+	identified, err := in.candidates(db, c, d, indexes, elems)
 	if err != nil {
 		return false, err
 	}
-	if len(meet) == 0 {
+	if len(d.meet) == 0 {
 		return false, nil // nothing that it could conflict with: it inserts
 	}
 	// An upsert that may change an aggregate id has to know the one before, whoever made the row: it does lock gaps.
 	moves := c.model.annotation.key != "" && assignsKey(c.model, oc)
-	seen, err := in.find(db, c.model, anyOf(meet), readOptions{unscoped: true, lock: moves})
+	seen, err := in.find(db, c.model, anyOf(d.meet), readOptions{unscoped: true, lock: moves})
 	if err != nil {
 		return false, err
 	}
-	d := &duplicate{meet: meet, nothing: oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model), byKey: len(indexes) == 1}
+	d.nothing = oc.DoNothing || oc.UpdateAll && !in.updatesSome(db, c.model)
 	if d.seen, err = c.model.rowKeys(db, seen); err != nil {
 		return false, err
 	}
@@ -70,6 +73,33 @@ type duplicate struct {
 	seen []rowKey
 	// nothing says that it leaves them as they are, byKey that only the primary key can be the conflict.
 	nothing, byKey bool
+	// fields are those of the unique indexes, and at is where in the user's list a value of one stands.
+	fields [][]*schema.Field
+	at     map[string]int
+}
+
+// place is where in the user's list the value stands that the row has an index's columns of, after all if it can't be told.
+func (d *duplicate) place(stmt *gorm.Statement, rv rowValue) int {
+	place := len(d.at)
+	for n, fields := range d.fields {
+		values := make([]any, len(fields))
+		for i, f := range fields {
+			values[i], _ = f.ValueOf(stmt.Context, rv.row)
+		}
+		if at, ok := d.at[indexed(n, values)]; ok {
+			place = min(place, at)
+		}
+	}
+	return place
+}
+
+// indexed is the text of the values of the columns of an index.
+func indexed(n int, values []any) string {
+	parts := make([]string, len(values), len(values)+1)
+	for i, v := range values {
+		parts[i], _ = keyText(v) // only the order hangs on it
+	}
+	return joinKey(append(parts, strconv.Itoa(n)))
 }
 
 // duplicated compares the rows that the upsert could meet with what they were.
@@ -104,6 +134,9 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		}
 	}
 	seen := identities(d.seen)
+	for _, rv := range rows {
+		seen[rv.identity] = true // a key may be another spelling of the one that was asked for
+	}
 	for _, rv := range found {
 		if !seen[rv.identity] {
 			rows = append(rows, rv)
@@ -114,7 +147,9 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		was[rv.identity] = rv
 	}
 	var out []change
-	for _, rv := range inOrder(keys, rows) {
+	rows = inOrder(keys, rows)
+	slices.SortStableFunc(rows, func(a, b rowValue) int { return d.place(db.Statement, a) - d.place(db.Statement, b) })
+	for _, rv := range rows {
 		ch := change{rowValue: rv, kind: Upserted}
 		if old, there := was[rv.identity]; there {
 			if d.nothing || m.sameRow(db.Statement, old, rv) {
@@ -180,7 +215,7 @@ func (in *instance) checkCounted(db *gorm.DB, c *capture, indexes int) error {
 
 // candidates are the conditions by which the values could meet rows of the table, one for each unique index. identified says
 // that each value has one.
-func (in *instance) candidates(db *gorm.DB, c *capture, indexes []dialect.UniqueIndex, elems []reflect.Value) (meet []clause.Expression, identified bool, err error) {
+func (in *instance) candidates(db *gorm.DB, c *capture, d *duplicate, indexes []dialect.UniqueIndex, elems []reflect.Value) (identified bool, err error) {
 	selected, restricted := db.Statement.SelectAndOmitColumns(true, false)
 	has := make([]bool, len(elems))
 	for _, index := range indexes {
@@ -188,34 +223,38 @@ func (in *instance) candidates(db *gorm.DB, c *capture, indexes []dialect.Unique
 		for i, name := range index.Columns {
 			f := c.model.schema.LookUpField(name)
 			if f == nil || index.Partial {
-				return nil, false, in.fail(db, c, "the unique index "+index.Name+" is over a prefix, an expression or a column that the model has not, so its conflicts can't be told", upsertCure)
+				return false, in.fail(db, c, "the unique index "+index.Name+" is over a prefix, an expression or a column that the model has not, so its conflicts can't be told", upsertCure)
 			}
 			on, known := selected[f.DBName]
 			if (known && !on || !known && restricted) && !f.PrimaryKey {
-				return nil, false, in.fail(db, c, "Select or Omit leaves out "+f.DBName+", which has a unique index", upsertCure)
+				return false, in.fail(db, c, "Select or Omit leaves out "+f.DBName+", which has a unique index", upsertCure)
 			}
 			fields[i] = f
 		}
+		d.fields = append(d.fields, fields)
 		var values [][]any
 		for i, elem := range elems {
 			v, ok, err := in.uniqueValues(db, c, fields, elem)
 			if err != nil {
-				return nil, false, err
+				return false, err
 			}
 			if ok {
 				values, has[i] = append(values, v), true
+				if text := indexed(len(d.fields)-1, v); d.at[text] == 0 {
+					d.at[text] = i
+				}
 			}
 		}
 		if len(values) > 0 {
 			column, args := schema.ToQueryValues(clause.CurrentTable, index.Columns, values)
-			meet = append(meet, clause.IN{Column: column, Values: args})
+			d.meet = append(d.meet, clause.IN{Column: column, Values: args})
 		}
 	}
 	identified = true
 	for _, ok := range has {
 		identified = identified && ok
 	}
-	return meet, identified, nil
+	return identified, nil
 }
 
 // uniqueValues are the values of an index's columns; not ok if the row can't conflict, as one is NULL or a number that

@@ -31,7 +31,7 @@ func (in *instance) checkConflict(db *gorm.DB, c *capture, elems []reflect.Value
 	}
 	switch {
 	case in.traits.DuplicateKey:
-		return in.checkDuplicate(db, c, oc, elems, set)
+		return in.checkDuplicate(db, c, oc, elems)
 	case in.traits.Output:
 		return in.checkMerge(db, c, oc, set)
 	case !swap:
@@ -99,54 +99,67 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 	}
 	compared := !oc.UpdateAll && len(c.held) > 0
 	byKey := targetsPrimaryKey(c.model, oc)
-	out := changes[:0]
-	var appeared []rowValue // since the read before the write
-	for i, ch := range changes {
+	madeKey := func(i int) bool {
 		// One row for each value, in their order, unless the upsert has a condition.
-		inserted := byKey && !had[ch.identity]
 		if len(changes) == len(c.keys) {
-			inserted = byKey && !c.keys[i].set()
+			return byKey && !c.keys[i].set()
 		}
+		return byKey && !had[changes[i].identity]
+	}
+	var doubtful []rowValue
+	for i, ch := range changes {
+		if _, held := before[ch.identity]; !held && (madeKey(i) || c.moves) {
+			doubtful = append(doubtful, ch.rowValue)
+		}
+	}
+	met, err := in.updatedRows(c, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]change, 0, len(changes))
+	for i, ch := range changes {
+		inserted := madeKey(i) && !met[ch.identity]
 		if !inserted {
 			ch.kind = Upserted
 		}
 		was, there := before[ch.identity]
 		before[ch.identity] = ch.rowValue // SQLite takes the same key twice in one statement
-		if !there && !inserted && c.moves {
-			appeared = append(appeared, ch.rowValue)
-		}
-		if there && !inserted {
-			if compared && c.unchanged(was, ch.rowValue) {
-				continue
-			}
+		switch {
+		case !there && met[ch.identity] && c.moves:
+			return nil, in.fail(c.stmt.DB, c, "another transaction inserted the row in the meantime and its aggregate id is not known", "try again")
+		case !there || inserted:
+		case compared && c.unchanged(was, ch.rowValue):
+			continue
+		default:
 			if err := c.moved(&ch, was); err != nil {
 				return nil, err
 			}
 		}
 		out = append(out, ch)
 	}
-	return out, in.checkAppeared(c, appeared)
+	return out, nil
 }
 
-// checkAppeared makes sure that an upsert which may change aggregate ids inserted these rows: if another transaction inserted one since
-// the read before the write, its aggregate id is not known.
-func (in *instance) checkAppeared(c *capture, rows []rowValue) error {
+// updatedRows are those of the returned rows, by identity, that the upsert found: a sequence of PostgreSQL does not know of keys that
+// were set by hand and may make one that is there, and another transaction may insert a row between our read and the write.
+func (in *instance) updatedRows(c *capture, rows []rowValue) (map[string]bool, error) {
 	if len(rows) == 0 || in.traits.UpdatedRow == "" {
-		return nil
+		return nil, nil
 	}
 	db := c.stmt.DB
 	keys, err := c.model.rowKeys(db, rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	updated, err := in.find(db, c.model, all{in.keysIn(c.model, keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
+	found, err := in.find(db, c.model, all{in.keysIn(c.model, keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(updated) > 0 {
-		return in.fail(db, c, "another transaction inserted the row in the meantime and its aggregate id is not known", "try again")
+	met := make(map[string]bool, len(found))
+	for _, rv := range found {
+		met[rv.identity] = true
 	}
-	return nil
+	return met, nil
 }
 
 // moved notes the aggregate id that the row had.

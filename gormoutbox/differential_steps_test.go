@@ -1,7 +1,6 @@
 package gormoutbox_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -33,6 +32,7 @@ type diffStep struct {
 
 	// What came of it.
 	done, undone bool
+	counted      bool
 	rows         int64
 	err          error
 }
@@ -143,7 +143,7 @@ func diffKinds() []diffKind {
 		{"save tree", 3, (*diffGenerator).saveTree},
 		{"association append", 3, (*diffGenerator).associationAppend},
 		{"association replace", 3, (*diffGenerator).associationReplace},
-		{"association delete", 3, (*diffGenerator).associationDelete},
+		{"association delete", 5, (*diffGenerator).associationDelete},
 		{"association clear", 2, (*diffGenerator).associationClear},
 		{"delete tree", 2, (*diffGenerator).deleteTree},
 		{"bypass", 1, (*diffGenerator).bypass},
@@ -230,7 +230,8 @@ func diffResult(tx *gorm.DB) (int64, error) { return tx.RowsAffected, tx.Error }
 func (d *diffGenerator) create(s *diffStep) {
 	m := d.model(nil)
 	row := d.row(m, 2)
-	value := !m.auto && m.aggregate != "parcel" && d.r.IntN(3) == 0
+	// GORM panics on a value that can't take its times.
+	value := (m.aggregate == "cell" || m.aggregate == "tag") && d.r.IntN(3) == 0
 	generics := m.aggregate == "group" && d.r.IntN(3) == 0
 	s.text = fmt.Sprintf("%s %s value=%t generics=%t", m.aggregate, diffJSON(row), value, generics)
 	s.run = func(g *gorm.DB) (int64, error) {
@@ -249,6 +250,7 @@ func (d *diffGenerator) createBatch(s *diffStep) {
 	rows := d.rows(m, 2)
 	list := m.listOf(rows...)
 	how := diffPick(d.r, "Create", "CreateInBatches", "CreateBatchSize", "Select")
+	s.loose = strings.HasPrefix(how, "CreateIn") || how == "CreateBatchSize" // with SkipDefaultTransaction
 	s.text = fmt.Sprintf("%s %s %s", how, m.aggregate, diffJSON(list))
 	s.run = func(g *gorm.DB) (int64, error) {
 		switch how {
@@ -479,7 +481,7 @@ func (d *diffGenerator) target(m *diffModel, none bool) []clause.Column {
 
 func (d *diffGenerator) upsert(s *diffStep, m *diffModel, oc clause.OnConflict, what string) {
 	list := m.listOf(d.rows(m, 4)...)
-	var value any = list
+	value := list
 	if l := reflect.ValueOf(list).Elem(); l.Len() == 1 {
 		value = l.Index(0).Addr().Interface()
 	}
@@ -631,11 +633,10 @@ func (d *diffGenerator) delete(s *diffStep) {
 	if len(m.primary) > 1 && how == "ids" {
 		how = "key"
 	}
-	ids := make([]any, 2)
-	for i := range ids {
-		ids[i] = reflect.ValueOf(list).Elem().Index(i).FieldByName(map[bool]string{true: "ID"}[how == "ids"])
+	var ids []any
+	for i := range 2 {
 		if how == "ids" {
-			ids[i] = ids[i].(reflect.Value).Interface()
+			ids = append(ids, reflect.ValueOf(list).Elem().Index(i).FieldByName("ID").Interface())
 		}
 	}
 	s.text = fmt.Sprintf("%s %s %s %s", how, m.aggregate, diffJSON(key), diffJSON(list))
@@ -739,10 +740,10 @@ func (d *diffGenerator) tree() *DiffOwner {
 
 func (d *diffGenerator) children(n int) []DiffChild {
 	out := make([]DiffChild, n)
-	new := d.r.IntN(2) == 0
+	unsaved := d.r.IntN(2) == 0
 	for i := range out {
 		out[i] = DiffChild{ID: diffID(d.r), Name: diffName(d.r), N: diffN(d.r)}
-		if new || d.r.IntN(5) == 0 {
+		if unsaved || d.r.IntN(5) == 0 {
 			out[i].ID = 0
 		}
 	}
@@ -870,5 +871,3 @@ func (d *diffGenerator) bypass(s *diffStep) {
 		return diffResult(g.Table(m.table).Create(map[string]any{"name": "x", "n": 1}))
 	}
 }
-
-var _ = context.Background

@@ -1,13 +1,12 @@
 package gormoutbox_test
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -28,6 +27,8 @@ import (
 
 var (
 	diffSeed      = flag.Uint64("differential.seed", 0, "run the sequence of this seed alone in TestDifferential")
+	diffLength    = flag.Int("differential.steps", diffSteps, "how many steps each goroutine of TestDifferential does")
+	diffFailures  = flag.Int("differential.failures", 3, "how many failing sequences end TestDifferential")
 	diffSequences = flag.Int("differential.sequences", 200, "how many sequences TestDifferential runs on each database")
 )
 
@@ -37,25 +38,31 @@ const diffVariable = "OUTBOX_TEST_DIFFERENTIAL"
 // The sizes of a sequence. Every fourth one has a single goroutine and is compared after each step, so that a failure has one cause.
 const (
 	diffGoroutines = 4
-	diffSteps      = 8
+	diffSteps      = 5
 )
 
 // Random writes from several goroutines, replayed from their events onto empty tables, give the rows of
 // the database. A sequence is made from its seed alone; what differs between two runs is how goroutines meet.
+//
+// Left out are raw SQL, which passes by the capture, and READ COMMITTED on MySQL, where an upsert may take the new row of
+// another transaction for its own: the isolation is the database's default.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, db testenv.Database) {
 		run := newDiffRun(t, db)
 		if *diffSeed != 0 {
-			run.sequence(t, *diffSeed, diffGoroutines, diffSteps)
+			run.sequence(t, *diffSeed, diffGoroutines, *diffLength)
 			return
 		}
-		for seed := uint64(1); seed <= uint64(*diffSequences); seed++ {
-			if !run.sequence(t, seed, diffGoroutines, diffSteps) {
-				return
+		failed := 0
+		for seed := uint64(1); seed <= uint64(*diffSequences) && failed < *diffFailures; seed++ {
+			if !run.sequence(t, seed, diffGoroutines, *diffLength) {
+				failed++
 			}
 		}
-		run.report(t, *diffSequences >= 100)
+		if failed == 0 && *diffSequences >= 100 {
+			run.report(t)
+		}
 	})
 }
 
@@ -91,11 +98,8 @@ type diffRun struct {
 
 func newDiffRun(t testing.TB, db testenv.Database) *diffRun {
 	t.Helper()
-	switch db.Name {
-	case "postgres":
-		db.DSN += "&deadlock_timeout=20ms" // deadlocks are many here
-	case "mysql", "mariadb":
-		// Where there is this setting, it is off on MySQL and on in newer releases of MariaDB.
+	if db.Name == "postgres" && strings.Contains(db.DSN, "?") {
+		db.DSN += "&deadlock_timeout=20ms" // instead of a second, as deadlocks are many here
 	}
 	g := db.Open(t, &gorm.Config{DisableForeignKeyConstraintWhenMigrating: true})
 	run := &diffRun{name: db.Name, g: g, quiet: ignoring(g), models: diffModels(), captured: map[string]int{}, kinds: map[string]int{}}
@@ -104,7 +108,7 @@ func newDiffRun(t testing.TB, db testenv.Database) *diffRun {
 	for _, m := range run.models {
 		all = append(all, m.empty())
 	}
-	require.NoError(t, g.Use(gormoutbox.New(gormoutbox.Config{Models: all})))
+	require.NoError(t, g.Use(gormoutbox.New(gormoutbox.Config{Models: all, Logger: slog.New(slog.DiscardHandler)})))
 	require.NoError(t, gormoutbox.Migrate(t.Context(), g))
 	require.NoError(t, g.AutoMigrate(all...))
 	for _, m := range run.models {
@@ -158,7 +162,9 @@ func (run *diffRun) sequence(t *testing.T, seed uint64, goroutines, steps int) b
 	var b strings.Builder
 	for _, list := range lists {
 		for _, s := range list {
-			s.write(&b, "  ")
+			if s.done || !alone {
+				s.write(&b, "  ")
+			}
 		}
 	}
 	b.WriteString("events:\n")
@@ -287,7 +293,7 @@ func diffClass(err error) string {
 	if errors.Is(err, errDiffRollback) {
 		return "rollback"
 	}
-	if errors.Is(err, gorm.ErrRecordNotFound) {
+	if errors.Is(err, gorm.ErrRecordNotFound) || errors.Is(err, gorm.ErrMissingWhereClause) || errors.Is(err, gorm.ErrPrimaryKeyRequired) {
 		return "missing"
 	}
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxCommitRollback) {
@@ -309,10 +315,18 @@ func diffClass(err error) string {
 			return "ended"
 		}
 	}
-	if text := err.Error(); strings.Contains(text, "UNIQUE constraint failed") || strings.Contains(text, "NOT NULL constraint failed") {
-		return "conflict"
+	for _, text := range []string{
+		"UNIQUE constraint failed", "NOT NULL constraint failed", // SQLite
+		"failed to assign association", // GORM can't pair keys that only the database finds equal
+	} {
+		if strings.Contains(err.Error(), text) {
+			return "conflict"
+		}
 	}
 	if _, ok := isCapture(err); ok {
+		return "refused"
+	}
+	if _, ok := errors.AsType[*gormoutbox.EventError](err); ok { // an empty code
 		return "refused"
 	}
 	return "unexpected"
@@ -339,7 +353,6 @@ func (run *diffRun) verify(t *testing.T, steps []*diffStep) (problems []string) 
 	require.NoError(t, err)
 	problems = append(problems, diffCompare(rows, replay.state)...)
 
-	last := steps[len(steps)-1]
 	for _, s := range steps {
 		for _, leaf := range s.leaves() {
 			n := byStep[leaf.id]
@@ -351,18 +364,41 @@ func (run *diffRun) verify(t *testing.T, steps []*diffStep) (problems []string) 
 			case leaf.err == nil && !leaf.loose && int64(n) > leaf.rows:
 				problems = append(problems, fmt.Sprintf("step %s wrote %d rows and has %d events", leaf.id, leaf.rows, n))
 			}
-			_ = last
+			if !leaf.counted {
+				leaf.counted = true
+				run.tally(leaf, n)
+			}
 		}
 	}
 	return problems
 }
 
-var _ = context.Background
-var _ = maps.Keys[map[int]int]
-var _ = assert.Equal
+// tally counts what the steps of a sequence achieved.
+func (run *diffRun) tally(s *diffStep, events int) {
+	run.kinds[s.kind]++
+	switch {
+	case !s.done || s.bypass:
+		return
+	case s.err == nil:
+		run.succeeded++
+	case diffClass(s.err) == "refused":
+		run.refused++
+	}
+	run.steps++
+	if s.err == nil && events > 0 {
+		run.captured[s.kind]++
+	}
+}
 
-// report asserts that the steps were neither mostly refused nor mostly without an effect.
-func (run *diffRun) report(t *testing.T, strict bool) {
+// report asserts that steps of every kind were captured, and that neither refusals nor conflicts were most of them.
+func (run *diffRun) report(t *testing.T) {
 	t.Helper()
-	_ = strict
+	t.Logf("%d steps, %d succeeded, %d refused; captured: %v", run.steps, run.succeeded, run.refused, run.captured)
+	assert.Greater(t, run.succeeded, run.steps*6/10, "steps that succeeded, of %d", run.steps)
+	assert.Less(t, run.refused, run.steps/10, "steps that were refused, of %d", run.steps)
+	for kind, n := range run.kinds {
+		if kind != "bypass" {
+			assert.Positive(t, run.captured[kind], "steps of kind %q that were captured, of %d", kind, n)
+		}
+	}
 }

@@ -166,3 +166,26 @@ func annotated() map[string]func() any {
 		"person": func() any { return &Person{} }, "pet": func() any { return &Pet{} }, "toy": func() any { return &Toy{} },
 	}
 }
+
+// Made has a text key that the database makes.
+type Made struct {
+	_    gormoutbox.Emit `outbox:"aggregate=made"`
+	ID   string          `gorm:"primaryKey;size:40;default:(-)"`
+	Name string
+}
+
+// Part is deleted with its whole by the database.
+type Part struct {
+	_       gormoutbox.Emit `outbox:"aggregate=part"`
+	ID      int             `gorm:"autoIncrement:false"`
+	Name    string
+	WholeID *int
+}
+
+func allAnnotated() []any {
+	var all []any
+	for _, newModel := range annotated() {
+		all = append(all, newModel())
+	}
+	return all
+}

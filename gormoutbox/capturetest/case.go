@@ -142,9 +142,9 @@ func upserted(aggregate, id string) Event { return Event{Type: aggregate + ".ups
 
 func deleted(aggregate, id string) Event { return Event{Type: aggregate + ".deleted", ID: id} }
 
-// softDeleted is a row that stays with a deletion time.
-func softDeleted(aggregate, id string) Event {
-	return deleted(aggregate, id).header(gormoutbox.HeaderSoftDelete, "true")
+// softDeleted is a paper that stays with a deletion time.
+func softDeleted(id string) Event {
+	return deleted("paper", id).header(gormoutbox.HeaderSoftDelete, "true")
 }
 
 // with adds a field of the payload.

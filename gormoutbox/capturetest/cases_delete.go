@@ -108,17 +108,17 @@ func deleteCases() []Case {
 		},
 		{
 			ID: "D07", Name: "soft", Code: `db.Delete(&p)`, prepare: papers, modes: []mode{skipTransaction},
-			Expect: expect(softDeleted("paper", p).with("Name", "p")),
+			Expect: expect(softDeleted(p).with("Name", "p")),
 			write:  func(db *gorm.DB) outcome { v := paper{ID: id(1), Name: "dirty"}; return wrote(db.Delete(&v), &v) },
 		},
 		{
 			ID: "D07", Name: "soft, by condition", Code: `db.Where("name <> ?", "").Delete(&Paper{})`, prepare: papers,
-			Expect: expect(softDeleted("paper", p), softDeleted("paper", id(2).String())).anyOrder(),
+			Expect: expect(softDeleted(p), softDeleted(id(2).String())).anyOrder(),
 			write:  func(db *gorm.DB) outcome { var v paper; return wrote(db.Where("name <> ?", "").Delete(&v), &v) },
 		},
 		{
 			ID: "D07", Name: "soft, slice", Code: `db.Delete(&[]Paper{{ID: id1}, {ID: id2}})`, prepare: papers,
-			Expect: expect(softDeleted("paper", p), softDeleted("paper", id(2).String())),
+			Expect: expect(softDeleted(p), softDeleted(id(2).String())),
 			write: func(db *gorm.DB) outcome {
 				all := []paper{{ID: id(1)}, {ID: id(2)}}
 				return wrote(db.Delete(&all), &all)

@@ -34,6 +34,7 @@ type accountDTO struct {
 	Name string
 }
 
+// TableName implements schema.Tabler.
 func (accountDTO) TableName() string { return "accounts" }
 
 // nameDTO says what to update, and is no model.
@@ -169,6 +170,7 @@ type reserved struct {
 	Select int             `gorm:"column:select"`
 }
 
+// TableName implements schema.Tabler.
 func (reserved) TableName() string { return "group" }
 
 // document has JSON that the database changes.
@@ -196,9 +198,16 @@ func (version) UpdateClauses(f *schema.Field) []clause.Interface {
 
 type versionClause struct{ field *schema.Field }
 
-func (versionClause) Name() string               { return "" }
-func (versionClause) Build(clause.Builder)       {}
+// Name implements clause.Interface.
+func (versionClause) Name() string { return "" }
+
+// Build implements clause.Expression.
+func (versionClause) Build(clause.Builder) {}
+
+// MergeClause implements clause.Interface.
 func (versionClause) MergeClause(*clause.Clause) {}
+
+// ModifyStatement implements gorm.StatementModifier.
 func (v versionClause) ModifyStatement(s *gorm.Statement) {
 	if _, done := s.Clauses["version"]; done {
 		return

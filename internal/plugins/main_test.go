@@ -1,0 +1,16 @@
+package plugins_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// GORM's cache of prepared statements has a goroutine that nothing ends.
+		goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"),
+		// So has the prometheus plugin, for its interval.
+		goleak.IgnoreTopFunction("gorm.io/plugin/prometheus.(*Prometheus).Initialize.func1.1"),
+	)
+}
