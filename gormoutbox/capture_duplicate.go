@@ -110,7 +110,7 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		return nil, err
 	}
 	// Those that were there, as they are now, and then new ones.
-	rows, err := in.read(db, m, d.seen, readOptions{unscoped: true, lock: true})
+	rows, err := in.read(db, m, d.seen, readOptions{unscoped: true, again: true})
 	if err != nil {
 		return nil, err
 	}

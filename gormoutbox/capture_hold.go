@@ -147,7 +147,7 @@ func (in *instance) updatedByKey(db *gorm.DB, c *capture) ([]change, error) {
 	}
 	// With a lock, which it has already: a row that had the values is not ours, and a snapshot may be older. It may
 	// have been deleted softly by the update itself.
-	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: true, lock: true})
+	found, err := in.read(db, c.model, c.keys, readOptions{unscoped: true, again: true})
 	if err != nil {
 		return nil, err
 	}

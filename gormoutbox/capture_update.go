@@ -162,7 +162,7 @@ func (in *instance) writtenRows(db *gorm.DB, c *capture) ([]rowValue, error) {
 		keys = c.keys // of the one row, where it went to
 	}
 	// They are locked already; a read without a lock could be of an older snapshot.
-	return in.read(db, c.model, keys, readOptions{unscoped: true, lock: true})
+	return in.read(db, c.model, keys, readOptions{unscoped: true, again: true})
 }
 
 // compared pairs the rows with what they were before. One that has not changed is no event.

@@ -97,6 +97,7 @@ const maxKeys = 1000
 type readOptions struct {
 	unscoped bool // soft-deleted ones too
 	lock     bool
+	again    bool // they were locked before, so this is only to see them as they are now
 	bounded  bool // by the statement's ORDER BY and LIMIT, where an UPDATE has them
 }
 
@@ -167,10 +168,12 @@ func (in *instance) find(db *gorm.DB, m *model, condition clause.Expression, o r
 	if o.unscoped {
 		tx = tx.Unscoped()
 	}
-	if o.lock && in.dialect.ForUpdate() != "" {
+	// A pool that routes statements, as that of the sharding plugin, may not understand a lock.
+	lock := o.lock || o.again && !pretends(stmt.ConnPool)
+	if lock && in.dialect.ForUpdate() != "" {
 		tx = tx.Clauses(clause.Locking{Strength: "UPDATE"})
 	}
-	if o.lock && in.traits.LockHint != "" {
+	if lock && in.traits.LockHint != "" {
 		hinted := clause.Expr{SQL: stmt.Quote(stmt.Table) + in.traits.LockHint}
 		if stmt.TableExpr != nil {
 			hinted = clause.Expr{SQL: stmt.TableExpr.SQL + in.traits.LockHint, Vars: stmt.TableExpr.Vars}
