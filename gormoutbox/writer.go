@@ -47,9 +47,12 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 	out := make([]dialect.EventRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		headers, err := json.Marshal(r.headers)
-		if err != nil {
-			return fmt.Errorf("gormoutbox: encoding headers: %w", err) // not reached: headers are valid UTF-8
+		headers := []byte("{}")
+		if len(r.headers) > 0 {
+			var err error
+			if headers, err = json.Marshal(r.headers); err != nil {
+				return fmt.Errorf("gormoutbox: encoding headers: %w", err) // not reached: headers are valid UTF-8
+			}
 		}
 		part := eventPartition(r.id, count)
 		if r.aggregateType != "" {
