@@ -11,7 +11,9 @@ SHELL := bash
 PKG  ?= ./...
 ARGS ?=
 
-FUZZTIME ?= 60s
+FUZZTIME  ?= 60s
+SEQUENCES ?= 10000
+DATABASES ?= sqlite postgres mariadb mysql
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOVULNCHECK_VERSION   := v1.9.0
@@ -62,13 +64,21 @@ bench: ## Run the benchmarks (ARGS=)
 	@$(WITH_SERVICES) go test -run '^$$' -bench . -count 1 $(ARGS) $(PKG)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=)
+fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=), then fuzz-writes
 	@for package in $$(go list $(PKG)); do \
 		targets="$$(go test -list '^Fuzz' $$package)"; \
-		for target in $$(grep '^Fuzz' <<<"$$targets" || true); do \
+		for target in $$(grep '^Fuzz' <<<"$$targets" | grep -v '^FuzzDifferential$$' || true); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(ARGS) $$package; \
 		done; \
+	done
+	@$(MAKE) fuzz-writes
+
+.PHONY: fuzz-writes
+fuzz-writes: ## Run SEQUENCES=10000 random sequences of writes on each database (DATABASES=)
+	@$(WITH_SERVICES) for database in $(DATABASES); do \
+		echo "$$database"; \
+		OUTBOX_TEST_DIFFERENTIAL=$$database go test -run '^$$' -fuzz '^FuzzDifferential$$' -fuzztime $(SEQUENCES)x $(ARGS) ./gormoutbox; \
 	done
 
 .PHONY: quickstart
