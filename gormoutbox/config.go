@@ -34,6 +34,17 @@ type Change struct {
 	SoftDelete bool
 	// Headers takes further headers of the event, such as a content type, from a MarshalFunc.
 	Headers map[string]string
+
+	payload func() ([]byte, error)
+}
+
+// DefaultPayload is the payload that the change has without a MarshalFunc: the row as encoding/json, without associations
+// and fields tagged outbox:"-". It is an *EventError for models that have none, since they marshal themselves for example.
+func (c Change) DefaultPayload() ([]byte, error) {
+	if c.payload == nil {
+		return nil, &EventError{Field: "Payload", Cause: "the Change was not made by the plugin", Cure: "use the one that was passed"}
+	}
+	return c.payload()
 }
 
 // MarshalFunc makes the payload of a change. ErrNoEvent means that this change is

@@ -210,3 +210,44 @@ func TestSoftDelete(t *testing.T) {
 		assert.NotContains(t, all[2].headers(t), gormoutbox.HeaderSoftDelete)
 	})
 }
+
+// Ticketed is an Emitter whose payloads a marshaller makes.
+type Ticketed struct {
+	_      gormoutbox.Emit `outbox:"aggregate=ticketed"`
+	ID     int             `gorm:"autoIncrement:false"`
+	Secret string          `outbox:"-"`
+}
+
+// OutboxEvents implements gormoutbox.Emitter.
+func (*Ticketed) OutboxEvents(context.Context, gormoutbox.Change) ([]gormoutbox.Event, error) {
+	return []gormoutbox.Event{{Type: "ticketed.one"}, {Type: "ticketed.none"}, {Type: "ticketed.two", Headers: map[string]string{"own": "yes", "kind": "mine"}}}, nil
+}
+
+// A marshaller gets each event of an Emitter with its own id and type, may add headers, say that there is no event, and
+// start from what the payload would be.
+func TestMarshallerOfAnEmitter(t *testing.T) {
+	t.Parallel()
+	marshal := func(_ context.Context, c gormoutbox.Change) ([]byte, error) {
+		if c.EventType == "ticketed.none" {
+			return nil, gormoutbox.ErrNoEvent
+		}
+		c.Headers["kind"], c.Headers["ce_id"], c.Headers["ce_type"] = "default", c.ID.String(), c.EventType
+		return c.DefaultPayload()
+	}
+	g := setup(t, testenv.SQLite(t), gormoutbox.Config{Models: []any{gormoutbox.Annotate(&Ticketed{}, "").Marshal(marshal)}}, &Ticketed{})
+	require.NoError(t, g.Create(&Ticketed{ID: 1, Secret: "hush"}).Error)
+	all := events(t, g)
+	require.Equal(t, []string{"ticketed.one", "ticketed.two"}, types(all))
+	for i, e := range all {
+		assert.JSONEq(t, `{"ID":1}`, string(e.Payload))
+		assert.Equal(t, e.ID, e.headers(t)["ce_id"])
+		assert.Equal(t, e.EventType, e.headers(t)["ce_type"])
+		assert.Equal(t, []string{"default", "mine"}[i], e.headers(t)["kind"])
+	}
+	assert.Equal(t, "yes", all[1].headers(t)["own"])
+	assert.NotEqual(t, all[0].ID, all[1].ID)
+
+	_, err := gormoutbox.Change{}.DefaultPayload()
+	_, ok := isEvent(err)
+	assert.True(t, ok)
+}

@@ -107,7 +107,7 @@ func (in *instance) appendEvents(db *gorm.DB, c *capture, ch change, rows []row)
 	told := Change{
 		ID: eventID, Kind: ch.kind, AggregateType: m.aggregate, AggregateID: id, PreviousAggregateID: headers[HeaderPreviousAggregateID],
 		EventType: event.Type, Table: db.Statement.Table, Model: ch.row.Addr().Interface(), Changed: changed, SoftDelete: ch.soft,
-		Headers: map[string]string{},
+		Headers: map[string]string{}, payload: func() ([]byte, error) { return m.payload(ch.row) },
 	}
 	if ch.before.IsValid() {
 		told.Before = ch.before.Addr().Interface()
@@ -167,7 +167,7 @@ func (m *model) complete(ctx context.Context, e *Event, of Event, told Change, i
 		return e.Headers, nil
 	}
 	if m.marshal == nil {
-		e.Payload, err = m.payload(reflect.ValueOf(told.Model).Elem())
+		e.Payload, err = told.DefaultPayload()
 		return e.Headers, err
 	}
 	told.ID, told.AggregateType, told.AggregateID, told.EventType = e.ID, e.AggregateType, e.AggregateID, e.Type

@@ -28,7 +28,9 @@ type model struct {
 	// marshal makes the payloads; nil means the projection.
 	marshal    MarshalFunc
 	projection atomic.Pointer[projection]
-	columns    atomic.Pointer[columns]
+	// unprojected says why there is no projection, which only a marshaller of the user makes possible.
+	unprojected error
+	columns     atomic.Pointer[columns]
 	// readOnly says that some fields are never written by GORM, unreadable that some with a default are never read.
 	readOnly, unreadable bool
 	// emitter says that the model is an Emitter, records that it has a Recorder.
@@ -87,16 +89,23 @@ func compile(s *schema.Schema, tag string, marshal MarshalFunc) (*model, error) 
 			fail("."+f.Name, `the aggregate id is made of it and it is tagged outbox:"-"`, "remove the tag, or choose another column with key=")
 		}
 	}
-	if marshal == nil {
-		if marshalsItself(s.ModelType) {
-			fail("", "it has or inherits MarshalJSON or MarshalText, which would decide what the event says", "set Config.Marshal, or remove the method")
-		} else {
-			b := &projectionBuilder{model: name, schema: s}
-			m.projection.Store(b.build(s.ModelType, nil, true))
-			errs = append(errs, b.errs...)
-		}
+	if p, problems := project(s, name); len(problems) == 0 {
+		m.projection.Store(p)
+	} else if m.unprojected = errors.Join(problems...); marshal == nil {
+		errs = append(errs, problems...)
 	}
 	return m, errors.Join(errs...)
+}
+
+// project makes the default payload of a model, or says why there is none.
+func project(s *schema.Schema, name string) (*projection, []error) {
+	if marshalsItself(s.ModelType) {
+		return nil, []error{&ConfigError{
+			Field: name, Cause: "it has or inherits MarshalJSON or MarshalText, which would decide what the event says", Cure: "set Config.Marshal, or remove the method",
+		}}
+	}
+	b := &projectionBuilder{model: name, schema: s}
+	return b.build(s.ModelType, nil, true), b.errs
 }
 
 // outboxTag is the tag of the field or of an embedded struct around it.
@@ -133,6 +142,9 @@ func foreignSerializer(f *schema.Field) bool {
 
 // payload is the row as JSON.
 func (m *model) payload(rv reflect.Value) ([]byte, error) {
+	if m.unprojected != nil {
+		return nil, &EventError{Field: "Payload", Cause: m.name + " has no payload by default", Cure: "make one", err: m.unprojected}
+	}
 	var b bytes.Buffer
 	if err := m.projection.Load().encode(&b, rv); err != nil {
 		return nil, &EventError{Field: "Payload", Cause: m.name + " can't be marshalled", Cure: "mend the field's type or set Config.Marshal", err: err}
