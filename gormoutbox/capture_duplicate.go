@@ -34,7 +34,7 @@ func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict
 	if err != nil {
 		return false, err
 	}
-	d := &duplicate{byKey: len(indexes) == 1, at: map[string]int{}}
+	d := &duplicate{byKey: len(indexes) == 1, at: map[string]int{}, values: len(elems)}
 	identified, err := in.candidates(db, c, d, indexes, elems)
 	if err != nil {
 		return false, err
@@ -76,11 +76,12 @@ type duplicate struct {
 	// fields are those of the unique indexes, and at is where in the user's list a value of one stands.
 	fields [][]*schema.Field
 	at     map[string]int
+	values int
 }
 
 // place is where in the user's list the value stands that the row has an index's columns of, after all if it can't be told.
 func (d *duplicate) place(stmt *gorm.Statement, rv rowValue) int {
-	place := len(d.at)
+	place := d.values
 	for n, fields := range d.fields {
 		values := make([]any, len(fields))
 		for i, f := range fields {
@@ -118,7 +119,11 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 	if err != nil {
 		return nil, err
 	}
-	if !d.byKey { // the rows may have other keys than the values
+	if d.byKey {
+		if err := in.checkThere(db, c, keys, found); err != nil {
+			return nil, err
+		}
+	} else { // the rows may have other keys than the values
 		others, err := in.find(db, m, anyOf(d.meet), readOptions{unscoped: true})
 		if err != nil {
 			return nil, err
@@ -164,6 +169,28 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		out = append(out, ch)
 	}
 	return out, nil
+}
+
+// checkThere makes sure that there is a row for each key: a trigger may have given it another. A key that is not among those of the rows may
+// still be another spelling of one.
+func (in *instance) checkThere(db *gorm.DB, c *capture, keys []rowKey, found []rowValue) error {
+	known := make(map[string]bool, len(found))
+	for _, rv := range found {
+		known[rv.identity] = true
+	}
+	for _, k := range keys {
+		if known[k.identity] {
+			continue
+		}
+		spelled, err := in.find(db, c.model, in.keysIn(c.model, []rowKey{k}), readOptions{unscoped: true, again: true})
+		if err != nil {
+			return err
+		}
+		if len(spelled) == 0 {
+			return in.fail(db, c, "a row can't be found by its key after the write", "see whether a trigger of the table changes keys")
+		}
+	}
+	return nil
 }
 
 // keysAfter are the keys of the values after an upsert, as far as they are known, and the identities of those that the database made.

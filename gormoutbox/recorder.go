@@ -52,7 +52,7 @@ func (r *Recorder) Record(events ...Event) {
 			// Without random numbers the id stays zero, and the save fails on making it.
 			e.ID, _ = uuid.NewV7()
 		}
-		r.events = append(r.events, recordedEvent{Event: e})
+		r.events = append(slices.Clip(r.events), recordedEvent{Event: e}) // a copy of the value has this list, too
 	}
 }
 
@@ -73,6 +73,7 @@ var recorderType = reflect.TypeFor[hasRecorder]()
 
 // settle forgets the events written in tx after its commit, or has them written again after its rollback.
 func (r *Recorder) settle(tx gorm.ConnPool, committed bool) {
+	r.events = slices.Clone(r.events)
 	if committed {
 		r.events = slices.DeleteFunc(r.events, func(e recordedEvent) bool { return e.tx == tx })
 		return
@@ -137,6 +138,7 @@ func (in *instance) recordedRows(db *gorm.DB, c *capture, changes []change) (row
 		if err := in.recall(ctx, r, tx); err != nil {
 			return nil, err
 		}
+		r.events = slices.Clone(r.events)
 		for i := range r.events {
 			rec := &r.events[i]
 			if rec.tx != nil {
@@ -170,7 +172,7 @@ func (in *instance) recall(ctx context.Context, r *Recorder, tx gorm.ConnPool) e
 	if err != nil {
 		return err
 	}
-	r.events = slices.DeleteFunc(r.events, func(e recordedEvent) bool {
+	r.events = slices.DeleteFunc(slices.Clone(r.events), func(e recordedEvent) bool {
 		return e.tx != nil && e.tx != tx && there[e.ID.String()]
 	})
 	for i := range r.events {

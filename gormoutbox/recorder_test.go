@@ -222,3 +222,27 @@ func TestRecorderOfAnUnchangedRow(t *testing.T) {
 		idle(t, g)
 	})
 }
+
+// A copy of a value has what was recorded before, and from then on a list of its own.
+func TestRecorderOfACopy(t *testing.T) {
+	t.Parallel()
+	g := setup(t, testenv.SQLite(t), gormoutbox.Config{}, &Parcel{})
+	a := newParcel()
+	require.NoError(t, g.Create(a).Error)
+	a.moveTo("b")
+	a.moveTo("c")
+	copied := *a
+	copied.ID = uuid.New()
+	require.NoError(t, g.Save(a).Error)
+	a.moveTo("d")
+	a.moveTo("e")
+	require.Len(t, copied.RecordedEvents(), 2)
+	assert.Equal(t, map[string]string{"to": "b"}, copied.RecordedEvents()[0].Payload)
+	assert.Equal(t, map[string]string{"to": "c"}, copied.RecordedEvents()[1].Payload)
+	require.NoError(t, g.Save(a).Error)
+	all := events(t, g)
+	require.Len(t, all, 5)
+	for _, e := range all {
+		assert.Equal(t, a.ID.String(), e.AggregateID)
+	}
+}
