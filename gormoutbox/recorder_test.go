@@ -232,7 +232,6 @@ func TestRecorderOfACopy(t *testing.T) {
 	a.moveTo("b")
 	a.moveTo("c")
 	copied := *a
-	copied.ID = uuid.New()
 	require.NoError(t, g.Save(a).Error)
 	a.moveTo("d")
 	a.moveTo("e")
