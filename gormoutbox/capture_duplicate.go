@@ -153,7 +153,19 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 	}
 	var out []change
 	rows = inOrder(keys, rows)
-	slices.SortStableFunc(rows, func(a, b rowValue) int { return d.place(db.Statement, a) - d.place(db.Statement, b) })
+	at := map[string]int{}
+	for i, k := range keys {
+		if len(keys) == len(c.keys) { // else a key's place is not that of its value
+			at[k.identity] = i
+		}
+	}
+	place := func(rv rowValue) int {
+		if i, ok := at[rv.identity]; ok {
+			return i
+		}
+		return d.place(db.Statement, rv)
+	}
+	slices.SortStableFunc(rows, func(a, b rowValue) int { return place(a) - place(b) })
 	for _, rv := range rows {
 		ch := change{rowValue: rv, kind: Upserted}
 		if old, there := was[rv.identity]; there {
