@@ -58,10 +58,10 @@ func (SQLite) SkipLocked() string { return "" }
 // MaxParams implements Dialect: SQLITE_MAX_VARIABLE_NUMBER since 3.32.
 func (SQLite) MaxParams() int { return 32766 }
 
-// Columns implements Dialect.
+// Columns implements Dialect. Generated columns are in table_xinfo only, where 1 is a hidden one of a virtual table.
 func (SQLite) Columns(ctx context.Context, q Queryer, table string) ([]Column, error) {
 	schema, name := sqliteName(table)
-	return queryColumns(ctx, q, `SELECT name, type FROM pragma_table_info(?, ?) ORDER BY cid`, name, schema)
+	return queryColumns(ctx, q, `SELECT name, type FROM pragma_table_xinfo(?, ?) WHERE hidden <> 1 ORDER BY cid`, name, schema)
 }
 
 // Indexes implements Dialect.
