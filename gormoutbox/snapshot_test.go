@@ -1,0 +1,48 @@
+package gormoutbox_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
+	"github.com/gormoutbox/outbox/internal/testenv"
+)
+
+// A transaction of MySQL sees rows as they were at its first read, unless it has changed them. A row that another one has
+// given the same values is told as it is, not as the snapshot has it. With clientFoundRows it counts as written.
+func TestRowsInAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	update := func(tx *gorm.DB) error { return tx.Model(&Item{ID: 1}).Update("batch", 2).Error }
+	upsert := func(tx *gorm.DB) error {
+		return tx.Clauses(clause.OnConflict{UpdateAll: true}).Create(&Item{ID: 1, Batch: 2, Name: "new"}).Error
+	}
+	for name, c := range map[string]struct {
+		write func(tx *gorm.DB) error
+		want  []string
+	}{
+		"update": {update, []string{`{"ID":1,"Batch":2,"Name":"new"}`}},
+		"upsert": {upsert, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := setup(t, testenv.MySQLFoundRows(t), gormoutbox.Config{}, &Item{})
+			require.NoError(t, ignoring(g).Create(&Item{ID: 1, Batch: 1, Name: "old"}).Error)
+			require.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+				var seen Item
+				require.NoError(t, tx.First(&seen, 1).Error)
+				require.NoError(t, ignoring(g).Model(&seen).Updates(map[string]any{"batch": 2, "name": "new"}).Error)
+				return c.write(tx)
+			}))
+			var payloads []string
+			for _, e := range events(t, g) {
+				payloads = append(payloads, string(e.Payload))
+			}
+			assert.Equal(t, c.want, payloads)
+			idle(t, g)
+		})
+	}
+}
