@@ -192,7 +192,7 @@ func (in *instance) emit(db *gorm.DB) {
 	if err == nil {
 		return
 	}
-	c.unrecord()
+	c.finishRecorders(false)
 	// GORM rolls its own transaction back, unless the pool only pretends to be one.
 	if c.own == nil && (!startedByGORM(db) || pretends(db.Statement.ConnPool)) {
 		err = errors.Join(err, in.poison(db.Statement.Context, db.Statement.ConnPool, err))

@@ -128,12 +128,9 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		if err != nil {
 			return nil, err
 		}
-		listed := make(map[string]bool, len(found))
-		for _, rv := range found {
-			listed[rv.identity] = true
-		}
+		listed := byIdentity(found)
 		for _, rv := range others {
-			if !listed[rv.identity] {
+			if _, ok := listed[rv.identity]; !ok {
 				found = append(found, rv)
 			}
 		}
@@ -147,10 +144,7 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 			rows = append(rows, rv)
 		}
 	}
-	was := make(map[string]rowValue, len(c.held))
-	for _, rv := range c.held {
-		was[rv.identity] = rv
-	}
+	was := byIdentity(c.held)
 	var out []change
 	rows = inOrder(keys, rows)
 	at := map[string]int{}
@@ -186,12 +180,9 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 // checkThere makes sure that there is a row for each key: a trigger may have given it another. A key that is not among those of the rows may
 // still be another spelling of one.
 func (in *instance) checkThere(db *gorm.DB, c *capture, keys []rowKey, found []rowValue) error {
-	known := make(map[string]bool, len(found))
-	for _, rv := range found {
-		known[rv.identity] = true
-	}
+	known := byIdentity(found)
 	for _, k := range keys {
-		if known[k.identity] {
+		if _, ok := known[k.identity]; ok {
 			continue
 		}
 		spelled, err := in.find(db, c.model, in.keysIn(c.model, []rowKey{k}), readOptions{unscoped: true, again: true})
@@ -239,13 +230,11 @@ func identities(keys []rowKey) map[string]bool {
 // beside old ones: the server numbers the new rows one after the other, and so does GORM. A set key that is new
 // could raise the server's counter in between, and another unique index could turn a new row into an old one.
 func (in *instance) checkCounted(db *gorm.DB, c *capture, indexes int) error {
-	there := make(map[string]bool, len(c.held))
-	for _, rv := range c.held {
-		there[rv.identity] = true
-	}
+	there := byIdentity(c.held)
 	f := c.autoKey()
 	for _, k := range c.keys {
-		if f == nil || indexes > 1 || k.set() && !there[k.identity] {
+		_, old := there[k.identity]
+		if f == nil || indexes > 1 || k.set() && !old {
 			return in.fail(db, c, "some rows of the upsert have a key or another unique value and others have not, and GORM numbers them wrongly", upsertCure)
 		}
 	}

@@ -69,12 +69,9 @@ func (in *instance) checkRouting(db *gorm.DB, c *capture, w clause.Where, held [
 	if err != nil {
 		return err
 	}
-	locked := make(map[string]bool, len(held))
-	for _, rv := range held {
-		locked[rv.identity] = true
-	}
+	locked := byIdentity(held)
 	for _, rv := range seen {
-		if !locked[rv.identity] {
+		if _, ok := locked[rv.identity]; !ok {
 			return in.fail(db, c, fmt.Sprintf("the connection pool %T sends a locking read to other rows than the write", db.Statement.ConnPool), c.byKey())
 		}
 	}

@@ -170,10 +170,7 @@ func (in *instance) compared(db *gorm.DB, c *capture, rows []rowValue) ([]change
 	if len(rows) != len(c.held) {
 		return nil, in.fail(db, c, fmt.Sprintf("%d rows were locked before the write and %d were found after it", len(c.held), len(rows)), "see whether a trigger of the table deletes or moves rows")
 	}
-	after := make(map[string]rowValue, len(rows))
-	for _, rv := range rows {
-		after[rv.identity] = rv
-	}
+	after := byIdentity(rows)
 	var out []change
 	for i, was := range inOrder(c.keys, c.held) {
 		now, ok := after[was.identity]

@@ -87,16 +87,7 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 	if oc.DoNothing {
 		return changes, nil // returned means inserted
 	}
-	had := make(map[string]bool, len(c.keys))
-	for _, k := range c.keys {
-		if k.set() {
-			had[k.identity] = true
-		}
-	}
-	before := make(map[string]rowValue, len(c.held))
-	for _, rv := range c.held {
-		before[rv.identity] = rv
-	}
+	had, before := identities(setKeys(c.keys)), byIdentity(c.held)
 	compared := !oc.UpdateAll && len(c.held) > 0
 	byKey := targetsPrimaryKey(c.model, oc)
 	madeKey := func(i int) bool {
@@ -118,14 +109,15 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 	}
 	out := make([]change, 0, len(changes))
 	for i, ch := range changes {
-		inserted := madeKey(i) && !met[ch.identity]
+		_, found := met[ch.identity]
+		inserted := madeKey(i) && !found
 		if !inserted {
 			ch.kind = Upserted
 		}
 		was, there := before[ch.identity]
 		before[ch.identity] = ch.rowValue // SQLite takes the same key twice in one statement
 		switch {
-		case !there && met[ch.identity] && c.moves:
+		case !there && found && c.moves:
 			return nil, in.fail(c.stmt.DB, c, "another transaction inserted the row in the meantime and its aggregate id is not known", "try again")
 		case !there || inserted:
 		case compared && c.unchanged(was, ch.rowValue):
@@ -142,7 +134,7 @@ func (in *instance) upserted(c *capture, changes []change) ([]change, error) {
 
 // updatedRows are those of the returned rows, by identity, that the upsert found: a sequence of PostgreSQL does not know of keys that
 // were set by hand and may make one that is there, and another transaction may insert a row between our read and the write.
-func (in *instance) updatedRows(c *capture, rows []rowValue) (map[string]bool, error) {
+func (in *instance) updatedRows(c *capture, rows []rowValue) (map[string]rowValue, error) {
 	if len(rows) == 0 || in.traits.UpdatedRow == "" {
 		return nil, nil
 	}
@@ -152,14 +144,7 @@ func (in *instance) updatedRows(c *capture, rows []rowValue) (map[string]bool, e
 		return nil, err
 	}
 	found, err := in.find(db, c.model, all{in.keysIn(c.model, keys), clause.Expr{SQL: in.traits.UpdatedRow}}, readOptions{unscoped: true})
-	if err != nil {
-		return nil, err
-	}
-	met := make(map[string]bool, len(found))
-	for _, rv := range found {
-		met[rv.identity] = true
-	}
-	return met, nil
+	return byIdentity(found), err
 }
 
 // moved notes the aggregate id that the row had.

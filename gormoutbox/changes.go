@@ -203,6 +203,15 @@ func (in *instance) find(db *gorm.DB, m *model, condition clause.Expression, o r
 	return rows, nil
 }
 
+// byIdentity finds rows by their keys.
+func byIdentity(rows []rowValue) map[string]rowValue {
+	found := make(map[string]rowValue, len(rows))
+	for _, rv := range rows {
+		found[rv.identity] = rv
+	}
+	return found
+}
+
 // changesOf gives all rows one kind.
 func changesOf(rows []rowValue, kind Kind) []change {
 	out := make([]change, len(rows))

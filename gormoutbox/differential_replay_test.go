@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
@@ -233,4 +235,17 @@ func diffCompare(want, got diffState) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// report asserts that steps of every kind were captured, and that neither refusals nor conflicts were most of them.
+func (run *diffRun) report(t *testing.T) {
+	t.Helper()
+	t.Logf("%d steps, %d succeeded, %d refused; captured: %v", run.steps, run.succeeded, run.refused, run.captured)
+	assert.Greater(t, run.succeeded, run.steps*6/10, "steps that succeeded, of %d", run.steps)
+	assert.Less(t, run.refused, run.steps/10, "steps that were refused, of %d", run.steps)
+	for kind, n := range run.kinds {
+		if kind != "bypass" {
+			assert.Positive(t, run.captured[kind], "steps of kind %q that were captured, of %d", kind, n)
+		}
+	}
 }

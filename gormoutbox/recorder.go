@@ -206,12 +206,7 @@ func (in *instance) writtenIDs(ctx context.Context, tx gorm.ConnPool, ids []any)
 	return there, rows.Err()
 }
 
-// unrecord has the events of a failed statement written again.
-func (c *capture) unrecord() {
-	c.finishRecorders(false)
-}
-
-// finishRecorders follows the end of a transaction that GORM or we own.
+// finishRecorders follows the end of a transaction that GORM or we own, or a statement whose events could not be written.
 func (c *capture) finishRecorders(committed bool) {
 	for _, r := range c.recorders {
 		r.settle(c.tx, committed)
