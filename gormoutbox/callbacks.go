@@ -69,7 +69,7 @@ func (in *instance) registerCallbacks(db *gorm.DB, emit map[string]anchor) error
 func (in *instance) begin(op string) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		stmt := db.Statement
-		if db.Error != nil || in.plain.free(stmt, in.owners.count.Load()) {
+		if db.Error != nil || in.plain.free(stmt, in.owners.count.Load()) && tableInClause(stmt, op) == "" {
 			return
 		}
 		var m *model
@@ -98,14 +98,18 @@ func (in *instance) begin(op string) func(*gorm.DB) {
 func (in *instance) refuseBypass(db *gorm.DB, op string) {
 	known := in.owners.count.Load() // before the look
 	owner := in.owners.of(db.Statement)
+	table := db.Statement.Table
 	if s := db.Statement.Schema; owner == nil && s != nil && db.Statement.TableExpr == nil && db.Statement.Table == s.Table {
 		in.plain.add(s, known)
+	}
+	if other := tableInClause(db.Statement, op); owner == nil && other != "" {
+		owner, table = in.owners.named(other), other
 	}
 	if owner == nil || db.DryRun || ignored(db.Statement.Context) {
 		return
 	}
 	_ = db.AddError(&CaptureError{
-		Op: op, Model: modelName(db.Statement), Table: db.Statement.Table,
+		Op: op, Model: modelName(db.Statement), Table: table,
 		Cause: "the table belongs to the annotated model " + owner.name + " and the write bypasses it",
 		Cure:  "write through the model, or use gormoutbox.Ignore(ctx) to write without an event",
 	})
@@ -147,6 +151,9 @@ func (in *instance) check(fn func(*gorm.DB, *capture) error) func(*gorm.DB) {
 			err = recovered(func() error {
 				if db.Statement.SQL.Len() > 0 {
 					return in.fail(db, c, "its SQL was made before", "let GORM build the statement")
+				}
+				if err := in.checkClauses(db, c); err != nil {
+					return err
 				}
 				if _, err := in.columnsOf(db, c.model); err != nil {
 					return err

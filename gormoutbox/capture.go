@@ -28,6 +28,8 @@ type capture struct {
 	counted bool
 	// held are the rows that were read, and locked, before the write, in the order of the database.
 	held []rowValue
+	// narrowed says that the statement's conditions are now those that held was read by, and its keys.
+	narrowed bool
 	// changed are the columns that the statement assigns, without excluded ones.
 	changed []string
 	// moves says that an update assigns a column of the aggregate id, rekeys one of the primary key.

@@ -39,8 +39,19 @@ func (in *instance) checkDelete(db *gorm.DB, c *capture) error {
 		c.rows = nil
 		return nil // GORM refuses it itself: ErrMissingWhereClause
 	}
-	return in.hold(db, c, clause.Where{Exprs: exprs})
+	if err := in.hold(db, c, clause.Where{Exprs: exprs}); err != nil {
+		return err
+	}
+	if c.narrowed && softDeletes(stmt) && len(stmt.Schema.QueryClauses) > 0 {
+		// The conditions have it already. Behind ours it would bind otherwise than behind the user's,
+		// which GORM does not put in parentheses if it overlooks their OR.
+		c.setClause(softDeleteEnabled, nil)
+	}
+	return nil
 }
+
+// softDeleteEnabled is the clause by which gorm.DeletedAt and plugins remember that they have added their condition.
+const softDeleteEnabled = "soft_delete_enabled"
 
 // deleteConditions are those that gorm:delete will use: the user's and the keys of the value and the model.
 func (in *instance) deleteConditions(db *gorm.DB, c *capture) (exprs []clause.Expression, err error) {

@@ -56,6 +56,7 @@ func (in *instance) hold(db *gorm.DB, c *capture, where clause.Expression) error
 	}
 	// Two expressions: with one, GORM would take the condition of a soft delete for the only one.
 	c.setClause("WHERE", clause.Where{Exprs: []clause.Expression{all(w.Exprs), in.keysIn(m, keys)}})
+	c.narrowed = true
 	return nil
 }
 

@@ -110,7 +110,7 @@ func missingWhere(db *gorm.DB) bool {
 	if !ok {
 		return true
 	}
-	if _, soft := db.Statement.Clauses["soft_delete_enabled"]; soft {
+	if _, soft := db.Statement.Clauses[softDeleteEnabled]; soft {
 		expr, _ := where.Expression.(clause.Where)
 		return len(expr.Exprs) <= 1
 	}

@@ -2,6 +2,7 @@ package gormoutbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type Event struct {
 	// Version is the event_version header; empty means none.
 	Version string
 	// Payload is published as it is if it is a []byte, json.RawMessage or string, else as
-	// its encoding/json. Required.
+	// its encoding/json without fields tagged outbox:"-". Required.
 	Payload any
 	// Headers are added to those of the context and win over them.
 	Headers map[string]string
@@ -126,7 +127,10 @@ func marshalPayload(payload any) (out []byte, err error) {
 	case string:
 		return []byte(p), nil
 	default:
-		b, err := json.Marshal(payload)
+		b, err := marshalValue(payload)
+		if config := (*ConfigError)(nil); errors.As(err, &config) {
+			return nil, &EventError{Field: "Payload", Cause: config.Cause, Cure: config.Cure, err: err}
+		}
 		if err != nil {
 			return nil, &EventError{Field: "Payload", Cause: fmt.Sprintf("%T can't be marshalled", payload), Cure: "pass []byte or a type that encoding/json knows", err: err}
 		}

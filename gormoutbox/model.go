@@ -1,7 +1,6 @@
 package gormoutbox
 
 import (
-	"bytes"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -145,7 +144,7 @@ func (m *model) payload(rv reflect.Value) ([]byte, error) {
 	if m.unprojected != nil {
 		return nil, &EventError{Field: "Payload", Cause: m.name + " has no payload by default", Cure: "make one", err: m.unprojected}
 	}
-	var b bytes.Buffer
+	var b encoder
 	if err := m.projection.Load().encode(&b, rv); err != nil {
 		return nil, &EventError{Field: "Payload", Cause: m.name + " can't be marshalled", Cure: "mend the field's type or set Config.Marshal", err: err}
 	}
@@ -178,9 +177,10 @@ func (m *model) keyError(f *schema.Field, err error) error {
 func (m *model) aggregateID(ctx context.Context, rv reflect.Value) (string, error) {
 	parts := make([]string, len(m.key))
 	for i, f := range m.key {
-		v, zero := f.ValueOf(ctx, rv)
-		if zero {
-			return "", &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s is zero", m.name, f.Name), Cure: "set it before the save"}
+		// Zero is a value, such as the number of a tenant: a create was asked for its key before.
+		v, _ := f.ValueOf(ctx, rv)
+		if null, err := isNull(v); err == nil && null {
+			return "", &EventError{Field: "AggregateID", Cause: fmt.Sprintf("%s.%s is NULL", m.name, f.Name), Cure: "set it before the save, or choose another column with key="}
 		}
 		s, err := keyText(v)
 		if err != nil {

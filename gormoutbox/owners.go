@@ -38,10 +38,13 @@ func (o *owners) add(m *model) {
 	o.count.Add(1)
 }
 
-// of returns a model whose table the statement writes to, or nil. Without a
-// schema's name on either side any schema may be meant.
-func (o *owners) of(stmt *gorm.Statement) *model {
-	schemaName, table := dialect.SplitName(o.fold(writtenTable(stmt)))
+// of returns a model whose table the statement writes to, or nil.
+func (o *owners) of(stmt *gorm.Statement) *model { return o.named(writtenTable(stmt)) }
+
+// named returns a model with that table, or nil. Without a schema's name on
+// either side any schema may be meant.
+func (o *owners) named(name string) *model {
+	schemaName, table := dialect.SplitName(o.fold(name))
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	for _, m := range o.byTable[table] {

@@ -15,6 +15,8 @@ import (
 type plainModels struct {
 	mu    sync.Mutex
 	known atomic.Pointer[map[*schema.Schema]int64]
+	// last is the one that was seen last, since the callbacks of one statement ask for the same.
+	last atomic.Pointer[schema.Schema]
 }
 
 // has says whether the model of the statement is not annotated.
@@ -23,7 +25,13 @@ func (p *plainModels) has(stmt *gorm.Statement) bool {
 	if m == nil || stmt.Schema == nil {
 		return false
 	}
+	if stmt.Schema == p.last.Load() {
+		return true
+	}
 	_, ok := (*m)[stmt.Schema]
+	if ok {
+		p.last.Store(stmt.Schema)
+	}
 	return ok
 }
 

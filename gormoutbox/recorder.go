@@ -116,14 +116,16 @@ func (in *instance) recordedRows(db *gorm.DB, c *capture, changes []change) (row
 		met[rv.identity] = true
 	}
 	elems, _ := m.elements(db.Statement.ReflectValue)
+	done := map[*Recorder]bool{} // a list may have the same pointer twice
 	for _, e := range elems {
 		if !e.CanAddr() {
 			continue
 		}
 		r := e.Addr().Interface().(hasRecorder).recorder()
-		if len(r.events) == 0 {
+		if len(r.events) == 0 || done[r] {
 			continue
 		}
+		done[r] = true
 		k, err := m.primaryKey(ctx, e)
 		if err != nil {
 			return nil, err

@@ -245,3 +245,19 @@ func TestRecorderOfACopy(t *testing.T) {
 		assert.Equal(t, a.ID.String(), e.AggregateID)
 	}
 }
+
+// A list may have the same pointer twice.
+func TestRecorderTwiceInOneListIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, db testenv.Database) {
+		g := db.Open(t)
+		use(t, g, gormoutbox.Config{}, &Parcel{})
+		p := newParcel()
+		require.NoError(t, g.Create(p).Error)
+		require.NoError(t, g.Exec("DELETE FROM outbox_events").Error)
+		p.moveTo("Oslo")
+		require.NoError(t, g.Delete(&[]*Parcel{p, p}).Error)
+		assert.Len(t, events(t, g), 1)
+		assert.Empty(t, p.RecordedEvents())
+	})
+}

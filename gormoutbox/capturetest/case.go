@@ -92,7 +92,7 @@ func (all Expectations) For(variants ...Variant) Expectation {
 func Cases() []Case {
 	all := slices.Concat(
 		createCases(), createMapCases(), createModelCases(), upsertCases(), saveCases(), letterCases(),
-		updateCases(), bulkUpdateCases(), associationCases(), manyCases(), deleteCases(), rawCases(), memoryCases(),
+		updateCases(), bulkUpdateCases(), associationCases(), manyCases(), deleteCases(), rawCases(), clauseCases(), memoryCases(),
 	)
 	topic := func(c Case) int { return strings.Index("CUSFMADR", c.ID[:1]) }
 	slices.SortStableFunc(all, func(a, b Case) int {

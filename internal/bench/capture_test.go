@@ -3,11 +3,13 @@ package bench_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/testenv"
@@ -138,44 +140,64 @@ func pair(b *testing.B, db testenv.Database, c int) (plain, captured *gorm.DB) {
 
 func benchmarkCreate(b *testing.B, db testenv.Database, c, batch, n int) {
 	plain, captured := pair(b, db, c)
-	interleave(b,
-		variant{name: "plain", run: func(b *testing.B) int {
-			return parallel(b, c, n, func(int) error {
-				rows := make([]plainOrder, batch)
-				for i := range rows {
-					rows[i] = plainOrder{newColumns()}
+	orders := func() []plainOrder {
+		rows := make([]plainOrder, batch)
+		for i := range rows {
+			rows[i] = plainOrder{newColumns()}
+		}
+		return rows
+	}
+	run := func(fn func() error) func(*testing.B) int {
+		return func(b *testing.B) int { return parallel(b, c, n, func(int) error { return fn() }) }
+	}
+	variants := []variant{
+		{name: "plain", run: run(func() error {
+			rows := orders()
+			return plain.Create(&rows).Error
+		})},
+		// one round trip more and no row: what no outbox can be faster than
+		{name: "select1", run: run(func() error {
+			rows := orders()
+			return plain.Transaction(func(tx *gorm.DB) error {
+				if err := tx.Create(&rows).Error; err != nil {
+					return err
 				}
-				return plain.Create(&rows).Error
+				return tx.Exec("SELECT 1").Error
 			})
-		}},
-		variant{name: "by_hand", run: func(b *testing.B) int {
-			return parallel(b, c, n, func(int) error {
-				rows, events := make([]plainOrder, batch), make([]handRow, batch)
-				for i := range rows {
-					rows[i] = plainOrder{newColumns()}
-					var err error
-					if events[i], err = newHandRow(rows[i]); err != nil {
-						return err
-					}
-				}
-				return plain.Transaction(func(tx *gorm.DB) error {
-					if err := tx.Create(&rows).Error; err != nil {
-						return err
-					}
-					return tx.Create(&events).Error
-				})
-			})
-		}},
-		variant{name: "outbox", run: func(b *testing.B) int {
-			return parallel(b, c, n, func(int) error {
-				rows := make([]outboxOrder, batch)
-				for i := range rows {
-					rows[i] = outboxOrder{Columns: newColumns()}
-				}
-				return captured.Create(&rows).Error
-			})
-		}},
-	)
+		})},
+		{name: "by_hand", run: run(func() error { return createByHand(plain, orders()) })},
+		{name: "outbox", run: run(func() error {
+			rows := make([]outboxOrder, batch)
+			for i := range rows {
+				rows[i] = outboxOrder{Columns: newColumns()}
+			}
+			return captured.Create(&rows).Error
+		})},
+	}
+	if returns := plain.Callback().Create().Clauses; slices.Contains(returns, "RETURNING") {
+		// by hand with events of what the database holds, as the plugin's are
+		variants = append(variants, variant{name: "by_hand_returning", run: run(func() error {
+			return createByHand(plain, orders(), clause.Returning{})
+		})})
+	}
+	interleave(b, variants...)
+}
+
+// createByHand writes rows and events in one transaction; the clauses are those of the rows.
+func createByHand(g *gorm.DB, rows []plainOrder, clauses ...clause.Expression) error {
+	return g.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Clauses(clauses...).Create(&rows).Error; err != nil {
+			return err
+		}
+		events := make([]handRow, len(rows))
+		for i := range rows {
+			var err error
+			if events[i], err = newHandRow(rows[i]); err != nil {
+				return err
+			}
+		}
+		return tx.Create(&events).Error
+	})
 }
 
 // fillTables gives the tables rows and statistics: a database may keep the plan that it made for an

@@ -53,8 +53,8 @@ func (SQLServer) ForUpdate() string { return "" }
 // SkipLocked implements Dialect: a hint, too.
 func (SQLServer) SkipLocked() string { return "" }
 
-// MaxParams implements Dialect.
-func (SQLServer) MaxParams() int { return 2100 }
+// MaxParams implements Dialect: 2,100, of which sp_executesql takes two for itself.
+func (SQLServer) MaxParams() int { return 2098 }
 
 // Columns implements Dialect.
 func (SQLServer) Columns(ctx context.Context, q Queryer, table string) ([]Column, error) {
