@@ -8,33 +8,28 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A statement writes to the table of its model, of Model or of Table, unless one of these clauses
-// of the user names another one. GORM then writes there and knows nothing of it itself.
-var tableClauses = map[string][]string{
-	"create": {"INSERT"},
-	"update": {"UPDATE"},
-	"delete": {"FROM", "UPDATE"}, // a soft delete is an UPDATE
-}
-
-// tableInClause is the other table that a clause of the statement names, or "".
+// tableInClause is another table than the statement's that a clause of the user names, or "". GORM then
+// writes there and knows nothing of it itself.
 func tableInClause(stmt *gorm.Statement, op string) string {
 	if len(stmt.Clauses) == 0 {
 		return ""
 	}
-	for _, name := range tableClauses[op] {
-		var tables []clause.Table
-		switch expr := stmt.Clauses[name].Expression.(type) {
-		case clause.Insert:
-			tables = []clause.Table{expr.Table}
-		case clause.Update:
-			tables = []clause.Table{expr.Table}
-		case clause.From:
-			tables = expr.Tables
+	var tables []clause.Table
+	if op == "create" {
+		if insert, ok := stmt.Clauses["INSERT"].Expression.(clause.Insert); ok {
+			tables = append(tables, insert.Table)
 		}
-		for _, t := range tables {
-			if t.Name != "" && t.Name != clause.CurrentTable && t.Name != stmt.Table {
-				return t.Name
-			}
+	} else {
+		if update, ok := stmt.Clauses["UPDATE"].Expression.(clause.Update); ok { // a soft delete is one, too
+			tables = append(tables, update.Table)
+		}
+		if from, ok := stmt.Clauses["FROM"].Expression.(clause.From); ok && op == "delete" {
+			tables = append(tables, from.Tables...)
+		}
+	}
+	for _, t := range tables {
+		if t.Name != "" && t.Name != clause.CurrentTable && t.Name != stmt.Table {
+			return t.Name
 		}
 	}
 	return ""

@@ -1,6 +1,8 @@
 package capturetest
 
 import (
+	"time"
+
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -108,7 +110,10 @@ func clauseCases() []Case {
 		},
 		{
 			ID: "D07", Name: "soft, OR behind a line break, deleted before", Code: `db.Where("name = ?\nor name = ?", "p", "q").Delete(&Paper{})`,
-			prepare: append(gone(), &paper{ID: id(2), Name: "q"}, &paper{ID: id(3), Name: "r"}),
+			prepare: []any{
+				&paper{ID: id(1), Name: "p", DeletedAt: gorm.DeletedAt{Time: clock().Add(-time.Hour), Valid: true}},
+				&paper{ID: id(2), Name: "q"}, &paper{ID: id(3), Name: "r"},
+			},
 			Expect:  expect(softDeleted(id(1).String()), softDeleted(id(2).String())).anyOrder(),
 			write: func(db *gorm.DB) outcome {
 				return wrote(db.Where("name = ?\nor name = ?", "p", "q").Delete(&paper{}))
