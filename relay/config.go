@@ -62,6 +62,10 @@ type Config struct {
 	// is none, and never more than a third of Lease. Default to 5 ms and 500 ms.
 	MinPoll time.Duration
 	MaxPoll time.Duration
+	// Wake, if set, makes the relay read at once for each value received, as a signal from other processes does
+	// (package pgwake). The channel should have a buffer of one and must not be shared between relays. Reading in
+	// intervals goes on beside it.
+	Wake <-chan struct{}
 	// MaxAttempts is how many attempts are charged to an event before it is parked. Defaults to 10.
 	MaxAttempts int
 	// MinBackoff and MaxBackoff bound the pause before the next attempt: doubled

@@ -44,6 +44,7 @@ func (r *Relay) loop(ctx, work context.Context) {
 	// Partitions change hands at a third of a lease, for which the loop must be awake.
 	longest := r.config.Lease / 3
 	p := newPacer(min(r.config.MinPoll, longest), min(r.config.MaxPoll, longest))
+	p.signal = r.config.Wake
 	if r.wake != nil {
 		sub := r.wake.Subscribe()
 		defer sub.Close()

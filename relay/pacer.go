@@ -12,6 +12,7 @@ type pacer struct {
 	next      time.Duration
 	committed <-chan struct{}
 	pending   <-chan struct{}
+	signal    <-chan struct{} // Config.Wake
 	// fast is until when the pause stays short.
 	fast time.Time
 }
@@ -31,6 +32,13 @@ func (p *pacer) wait(ctx context.Context, worked bool) {
 		case <-ctx.Done():
 			return
 		case <-p.committed:
+			p.next = p.low
+			return
+		case _, open := <-p.signal:
+			if !open {
+				p.signal = nil // or it would be received for ever
+				continue
+			}
 			p.next = p.low
 			return
 		case <-p.pending:
