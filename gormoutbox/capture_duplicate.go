@@ -34,7 +34,9 @@ func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict
 	if err != nil {
 		return false, err
 	}
-	d := &duplicate{byKey: len(indexes) == 1, at: map[string]int{}, values: len(elems)}
+	// An upsert that may change an aggregate id has to know the one before, whoever made the row: it does lock gaps.
+	moves := c.model.annotation.key != "" && assignsKey(c.model, oc)
+	d := &duplicate{byKey: len(indexes) == 1, locked: moves, at: map[string]int{}, values: len(elems)}
 	identified, err := in.candidates(db, c, d, indexes, elems)
 	if err != nil {
 		return false, err
@@ -42,8 +44,6 @@ func (in *instance) checkDuplicate(db *gorm.DB, c *capture, oc clause.OnConflict
 	if len(d.meet) == 0 {
 		return false, nil // nothing that it could conflict with: it inserts
 	}
-	// An upsert that may change an aggregate id has to know the one before, whoever made the row: it does lock gaps.
-	moves := c.model.annotation.key != "" && assignsKey(c.model, oc)
 	seen, err := in.find(db, c.model, anyOf(d.meet), readOptions{unscoped: true, lock: moves})
 	if err != nil {
 		return false, err
@@ -73,6 +73,9 @@ type duplicate struct {
 	seen []rowKey
 	// nothing says that it leaves them as they are, byKey that only the primary key can be the conflict.
 	nothing, byKey bool
+	// locked says that the rows that were there were read as they are now and not as in the snapshot, which may have others
+	// that are gone. So the reads after the write have to be.
+	locked bool
 	// fields are those of the unique indexes, and at is where in the user's list a value of one stands.
 	fields [][]*schema.Field
 	at     map[string]int
@@ -115,7 +118,7 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 	if err != nil {
 		return nil, err
 	}
-	found, err := in.read(db, m, keys, readOptions{unscoped: true})
+	found, err := in.read(db, m, keys, readOptions{unscoped: true, again: d.locked})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +127,7 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 			return nil, err
 		}
 	} else { // the rows may have other keys than the values
-		others, err := in.find(db, m, anyOf(d.meet), readOptions{unscoped: true})
+		others, err := in.find(db, m, anyOf(d.meet), readOptions{unscoped: true, again: d.locked})
 		if err != nil {
 			return nil, err
 		}

@@ -46,3 +46,35 @@ func TestRowsInAnOldSnapshot(t *testing.T) {
 		})
 	}
 }
+
+// Voucher has another aggregate id than its key.
+type Voucher struct {
+	_    gormoutbox.Emit `outbox:"aggregate=voucher,key=code"`
+	ID   uint
+	Code string `gorm:"size:20;not null;uniqueIndex"`
+}
+
+// An upsert that may change an aggregate id reads what is there now. A row that only the snapshot still has was not written by it.
+func TestUpsertTellsNoRowThatOnlyItsSnapshotHas(t *testing.T) {
+	t.Parallel()
+	// Not on SQLite, where the other transaction would have to wait.
+	for name, fresh := range map[string]func(testing.TB) testenv.Database{
+		"postgres": testenv.Postgres, "mariadb": testenv.MariaDB, "mysql": testenv.MySQLPath,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := setup(t, fresh(t), gormoutbox.Config{}, &Voucher{})
+			require.NoError(t, ignoring(g).Create(&Voucher{ID: 7, Code: "d"}).Error)
+			require.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+				var seen Voucher
+				require.NoError(t, tx.First(&seen, 7).Error)
+				require.NoError(t, ignoring(g).Model(&Voucher{}).Where("id = ?", 7).Updates(map[string]any{"id": 2, "code": "e"}).Error)
+				return tx.Save(&Voucher{ID: 1, Code: "d"}).Error
+			}))
+			all := events(t, g)
+			require.Len(t, all, 1)
+			assert.JSONEq(t, `{"ID":1,"Code":"d"}`, string(all[0].Payload))
+			idle(t, g)
+		})
+	}
+}
