@@ -53,7 +53,7 @@ type Config struct {
 	ID string
 	// BatchSize is how many events one read takes at most. Defaults to 500.
 	BatchSize int
-	// Lanes is how many aggregates are published at the same time. Defaults to 64.
+	// Lanes is how many aggregates are published at the same time, unless the publisher takes batches. Defaults to 64.
 	Lanes int
 	// Lease is how long this relay keeps its partitions without a sign of life. It
 	// is renewed at a third of that. After a crash its partitions wait up to this long. Defaults to 10 s.
@@ -77,6 +77,10 @@ type Config struct {
 	// Classify tells what an error of the publisher is about. It must be safe for
 	// concurrent use. Defaults to Unknown for every error.
 	Classify func(err error) Class
+	// PublishTimeout is how long the publisher may take for one event, or for one batch if it is a
+	// watermilladapter.BatchPublisher, whose context then ends. What was not answered by then counts as
+	// failed, though it may have been published. Defaults to 30 s.
+	PublishTimeout time.Duration
 	// ShutdownTimeout is how long Run waits for publishes in flight after its context
 	// has ended. Defaults to 15 s, as some publishers take more than 10 s to give up.
 	ShutdownTimeout time.Duration
@@ -96,6 +100,7 @@ func (c Config) withDefaults() Config {
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
 	c.MinBackoff = cmp.Or(c.MinBackoff, below(200*time.Millisecond, c.MaxBackoff))
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(time.Minute, c.MinBackoff))
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 30*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 15*time.Second)
 	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Second)
 	if c.Classify == nil {
@@ -148,6 +153,7 @@ func (c Config) validate() error {
 		{"MaxPoll", c.MaxPoll, time.Millisecond},
 		{"MinBackoff", c.MinBackoff, time.Millisecond},
 		{"MaxBackoff", c.MaxBackoff, time.Millisecond},
+		{"PublishTimeout", c.PublishTimeout, time.Millisecond},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Millisecond},
 		{"SettleWindow", c.SettleWindow, time.Millisecond},
 	} {

@@ -13,6 +13,13 @@ var ErrRunning = errors.New("relay: it runs already or has run; make a new relay
 // stay pending and will be published again.
 var ErrShutdownTimeout = errors.New("relay: publishes were still in flight after ShutdownTimeout")
 
+// ErrPublishTimeout is, as the error of an event, what a publisher that did not return within Config.PublishTimeout
+// leaves: the event may have been published, and is published again.
+var ErrPublishTimeout = errors.New("relay: the publisher did not return within PublishTimeout; whether the event was published is unknown")
+
+// errHung is about events that were not tried because the publisher has not returned from earlier ones.
+var errHung = errors.New("relay: the publisher has not returned from earlier calls, so nothing more is given to it")
+
 // ConfigError is a mistake in the arguments of New.
 type ConfigError struct {
 	Field string

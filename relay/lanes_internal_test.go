@@ -36,7 +36,7 @@ func full(part int, seq int64, key string) item {
 }
 
 func newLanes(workers int, f publishFunc) *lanes {
-	return &lanes{publisher: f, workers: workers, valid: func(int) bool { return true }}
+	return &lanes{publisher: f, workers: workers, timeout: time.Hour, valid: func(int) bool { return true }}
 }
 
 func TestLanesKeepOrderInsideAndRunBesideEachOther(t *testing.T) {

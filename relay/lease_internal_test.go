@@ -219,7 +219,7 @@ func TestLanesStopWhenTheLeaseIsTaken(t *testing.T) {
 		entered, leave := make(chan struct{}, 1), make(chan struct{})
 		g, r := migrated(t, db, Config{Lease: 900 * time.Millisecond, Classify: func(error) Class { return Retryable }})
 		published := make(chan string, 10)
-		r.lanes.publisher = publishFunc(func(msg *message.Message) error {
+		r.sender.(*lanes).publisher = publishFunc(func(msg *message.Message) error {
 			published <- string(msg.Payload)
 			entered <- struct{}{}
 			<-leave

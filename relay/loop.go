@@ -179,11 +179,15 @@ func (r *Relay) abandoned(ctx context.Context, owned []lease) ([]decision, error
 func (r *Relay) decide(ctx context.Context, st *loopState, outcomes []outcome) (decisions []decision, done int) {
 	uncharged := 0
 	var last error
+	broken := r.broken(outcomes)
 	for _, o := range outcomes {
 		if o.err == nil {
 			decisions = append(decisions, decision{item: o.item, verdict: published})
 			done++
 			continue
+		}
+		if broken {
+			o.others = false // what does get through is luck
 		}
 		d, charged := r.judge(o)
 		if !charged {
@@ -197,13 +201,28 @@ func (r *Relay) decide(ctx context.Context, st *loopState, outcomes []outcome) (
 			slog.String("aggregate_type", o.item.AggregateType), slog.Int("attempts", o.item.Attempts+1),
 			slog.Bool("parked", d.verdict == park), slog.Any("error", o.err))
 	}
-	if done > 0 || uncharged == 0 {
+	if uncharged == 0 || done > 0 && !broken {
 		st.outage = 0
 	} else {
 		st.outage++
-		r.log(ctx, slog.LevelWarn, "relay publishes nothing; nothing is charged to the events while the broker seems away", last)
+		r.log(ctx, slog.LevelWarn, "relay can't publish; nothing is charged to the events while the broker seems away", last)
 	}
 	return decisions, done
+}
+
+// brokenKeys is from how many failing aggregates at once on the broker is to blame, if they are more than half of those tried.
+const brokenKeys = 8
+
+// broken says whether so many aggregates failed at once that it is the broker's fault, although some got through.
+func (r *Relay) broken(outcomes []outcome) bool {
+	failed, tried := 0, map[laneKey]struct{}{}
+	for _, o := range outcomes {
+		tried[o.item.key()] = struct{}{}
+		if o.err != nil && r.classify(o.err) == Unknown {
+			failed++
+		}
+	}
+	return failed >= brokenKeys && failed*2 > len(tried)
 }
 
 // asides decides to let the aggregates wait that fill a whole page and can't be published: behind them

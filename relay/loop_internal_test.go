@@ -47,6 +47,8 @@ func (f fakeSender) send(_ context.Context, _ <-chan struct{}, items []item) []o
 	return f.fakes.send(items)
 }
 
+func (fakeSender) wait(context.Context) bool { return true }
+
 type fakeSettler struct{ *fakes }
 
 func (f fakeSettler) settle(_ context.Context, _ []lease, d []decision) (settlement, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/dialect"
+	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
 // Relay publishes the events of one outbox. Any number of relays, in any number of
@@ -27,7 +28,6 @@ type Relay struct {
 	sender  sender
 	settler settler
 	leases  *leases
-	lanes   *lanes
 	wake    *gormoutbox.Plugin // nil without a plugin on db
 	started atomic.Bool
 	// firstSweep is the constant, except in tests.
@@ -75,8 +75,11 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	s := newStore(pool, d, tables)
 	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin, firstSweep: firstSweep}
 	r.leases = newLeases(s, config.ID, config.Lease)
-	r.lanes = &lanes{publisher: publisher, workers: config.Lanes, valid: r.leases.valid}
-	r.sender = r.lanes
+	if batch, ok := publisher.(watermilladapter.BatchPublisher); ok {
+		r.sender = &batches{publisher: batch, timeout: config.PublishTimeout, valid: r.leases.valid}
+	} else {
+		r.sender = &lanes{publisher: publisher, workers: config.Lanes, timeout: config.PublishTimeout, valid: r.leases.valid}
+	}
 	switch d.Name() {
 	case "postgres":
 		r.reader = newPostgresReader(s)
@@ -149,7 +152,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	stopBeat()
 	wg.Wait()
-	timedOut := work.Err() != nil
+	timedOut := !r.sender.wait(work) || work.Err() != nil
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.ShutdownTimeout)
 	defer cancel()
 	if err := r.leases.release(end, r.reader.low); err != nil {

@@ -29,6 +29,8 @@ type sender interface {
 	// send returns one outcome for each event that was attempted. It stops an
 	// aggregate at its first failure, and everything when stop is done.
 	send(ctx context.Context, stop <-chan struct{}, items []item) []outcome
+	// wait waits until no call of the publisher is left, and says whether that is so before ctx ends.
+	wait(ctx context.Context) bool
 }
 
 // settler records outcomes.

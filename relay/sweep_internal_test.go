@@ -20,7 +20,7 @@ func TestTheSweepFindsWhatStandsBelowTheLowMark(t *testing.T) {
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
 		g, r := migrated(t, db, Config{Lease: 600 * time.Millisecond, SettleWindow: time.Millisecond})
 		var got atomic.Int64
-		r.lanes.publisher = publishFunc(func(*message.Message) error {
+		r.sender.(*lanes).publisher = publishFunc(func(*message.Message) error {
 			got.Add(1)
 			return nil
 		})
@@ -73,7 +73,7 @@ func TestTheRelaySweeps(t *testing.T) {
 		require.NoError(t, err)
 		write(t, g, "k", "late")
 		got := make(chan string, 10)
-		r.lanes.publisher = publishFunc(func(msg *message.Message) error {
+		r.sender.(*lanes).publisher = publishFunc(func(msg *message.Message) error {
 			got <- string(msg.Payload)
 			return nil
 		})
