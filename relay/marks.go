@@ -6,6 +6,9 @@ package relay
 // any more, and a complete read after that has found nothing.
 type marks struct {
 	parts map[int]*partMarks
+	// walk is the one that goes on, and full says that the last page was: there is a backlog to walk over.
+	walk *walk
+	full bool
 }
 
 type partMarks struct {
@@ -51,6 +54,7 @@ func (m *marks) minLow(leases []lease) int64 {
 
 // fallBack begins again at seq, behind which events of a released key stand.
 func (m *marks) fallBack(part int, seq int64) {
+	m.walk = nil
 	if p := m.parts[part]; p != nil {
 		p.low = min(p.low, seq-1)
 		p.waiting = nil

@@ -38,7 +38,12 @@ func (r *mysqlReader) stamp() int64 { return r.now().Sub(r.start).Microseconds()
 // read implements reader.
 func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page, error) {
 	r.keep(leases)
-	p := page{covered: make(map[int]int64, len(leases)), horizon: r.stamp() - r.window.Microseconds()}
+	p := page{covered: make(map[int]int64, len(leases))}
+	if w := r.onward(leases); w != nil {
+		p.walk, p.horizon, p.bounds = w, w.horizon, w.bounds
+		return p, r.readBySeq(ctx, w.cursor, w.high, leases, limit, &p)
+	}
+	p.horizon = r.stamp() - r.window.Microseconds()
 	// The look comes before the read: what commits in between is found by the read.
 	bound, err := r.look(ctx, leases, p.horizon)
 	if err != nil {
@@ -52,11 +57,27 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 	} else {
 		p.horizon = math.MinInt64 // not looked at, nothing advances
 	}
-	return p, r.readBySeq(ctx, r.marks, leases, limit, &p)
+	if r.full { // there is a backlog
+		high, err := r.highest(ctx)
+		if err != nil {
+			return page{}, fmt.Errorf("reading the highest number: %w", err)
+		}
+		p.walk = &walk{leases: signature(leases), high: high, horizon: p.horizon, bounds: p.bounds}
+	}
+	return p, r.readBySeq(ctx, r.minLow(leases), math.MaxInt64, leases, limit, &p)
+}
+
+// highest is the last number that is committed.
+func (r *mysqlReader) highest(ctx context.Context) (high int64, err error) {
+	err = r.store.query(ctx, r.db, "SELECT COALESCE(MAX(seq), 0) FROM "+r.events, nil, func(rows *sql.Rows) error { return rows.Scan(&high) })
+	return high, err
 }
 
 // settled implements reader.
-func (r *mysqlReader) settled(p page, s settlement) { r.move(p, s, r.stamp()) }
+func (r *mysqlReader) settled(p page, s settlement) {
+	r.move(p, s, r.stamp())
+	r.walked(p, s)
+}
 
 // look returns the number up to which nothing is in flight, at most the highest
 // mark that is old enough, and -1 if there is none or the last look was a moment ago.

@@ -19,7 +19,7 @@ func newSQLiteReader(s *store) *sqliteReader { return &sqliteReader{store: s, ma
 func (r *sqliteReader) read(ctx context.Context, leases []lease, limit int) (page, error) {
 	r.keep(leases)
 	p := page{covered: make(map[int]int64, len(leases)), horizon: math.MaxInt64}
-	return p, r.readBySeq(ctx, r.marks, leases, limit, &p)
+	return p, r.readBySeq(ctx, r.minLow(leases), math.MaxInt64, leases, limit, &p)
 }
 
 // settled implements reader.
@@ -30,16 +30,17 @@ func (r *sqliteReader) settled(p page, s settlement) {
 	r.move(p, s, 0)
 }
 
-// readBySeq reads the leased partitions together in the order of their numbers, from their least mark.
-func (s *store) readBySeq(ctx context.Context, m *marks, leases []lease, limit int, p *page) error {
+// readBySeq reads the leased partitions together in the order of their numbers, above from and up to to.
+func (s *store) readBySeq(ctx context.Context, from, to int64, leases []lease, limit int, p *page) error {
 	in, args := s.partsIn("e.part", leases)
-	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND " + in + " AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
-	args = append([]any{m.minLow(leases)}, args...)
+	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND e.seq <= ? AND " + in + " AND " + s.pending() +
+		" ORDER BY e.seq LIMIT ?"
+	args = append([]any{from, to}, args...)
 	if err := s.scanItems(ctx, query, append(args, limit), &p.items); err != nil {
 		return fmt.Errorf("reading events: %w", err)
 	}
-	covered := int64(math.MaxInt64)
-	if len(p.items) >= limit {
+	covered := to
+	if p.full = len(p.items) >= limit; p.full {
 		covered = p.items[len(p.items)-1].Seq
 	}
 	for _, l := range leases {

@@ -69,6 +69,9 @@ type page struct {
 	// horizon is the reader's own: what it knew about transactions in flight when it read.
 	horizon int64
 	bounds  map[int]int64
+	// full says that there may be more behind, and walk is what the page is part of, or nil.
+	full bool
+	walk *walk
 }
 
 // outcome is what became of one attempt.
