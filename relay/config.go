@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ const (
 	// Block never parks: the event is tried again every MaxBackoff and its aggregate waits.
 	Block
 )
+
+// KeepForever is a Config.Retention without an end.
+const KeepForever = time.Duration(math.MaxInt64)
 
 // Config configures a relay. Zero values mean defaults, negative ones are errors.
 type Config struct {
@@ -84,6 +88,12 @@ type Config struct {
 	// ShutdownTimeout is how long Run waits for publishes in flight after its context
 	// has ended. Defaults to 15 s, as some publishers take more than 10 s to give up.
 	ShutdownTimeout time.Duration
+	// DeleteOnPublish removes events when they are published, instead of keeping them with their processed_at. That is cheaper
+	// for the database, and nothing is left to replay or to look up.
+	DeleteOnPublish bool
+	// Retention is how long published events are kept. They are removed in small batches by the relay that owns their
+	// partition; what is not published is never touched. Defaults to 7 days; KeepForever keeps them.
+	Retention time.Duration
 	// SettleWindow matters on MySQL and MariaDB only: the longest time between an
 	// INSERT drawing its numbers and having written its rows. Defaults to 10 s.
 	SettleWindow time.Duration
@@ -102,6 +112,7 @@ func (c Config) withDefaults() Config {
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(time.Minute, c.MinBackoff))
 	c.PublishTimeout = cmp.Or(c.PublishTimeout, 30*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 15*time.Second)
+	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
 	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Second)
 	if c.Classify == nil {
 		c.Classify = func(error) Class { return Unknown }
@@ -155,6 +166,7 @@ func (c Config) validate() error {
 		{"MaxBackoff", c.MaxBackoff, time.Millisecond},
 		{"PublishTimeout", c.PublishTimeout, time.Millisecond},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Millisecond},
+		{"Retention", c.Retention, time.Second},
 		{"SettleWindow", c.SettleWindow, time.Millisecond},
 	} {
 		if d.value < d.least {

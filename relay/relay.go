@@ -30,8 +30,8 @@ type Relay struct {
 	leases  *leases
 	wake    *gormoutbox.Plugin // nil without a plugin on db
 	started atomic.Bool
-	// firstSweep is the constant, except in tests.
-	firstSweep time.Duration
+	// firstSweep and retainEvery are the constants, except in tests.
+	firstSweep, retainEvery time.Duration
 }
 
 // New returns a relay for the outbox in db. It makes no connection and starts
@@ -73,7 +73,8 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	tables := gormoutbox.TablesFor(config.Table)
 	config.Table = tables.Events
 	s := newStore(pool, d, tables)
-	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin, firstSweep: firstSweep}
+	s.remove = config.DeleteOnPublish
+	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin, firstSweep: firstSweep, retainEvery: retainEvery}
 	r.leases = newLeases(s, config.ID, config.Lease)
 	if batch, ok := publisher.(watermilladapter.BatchPublisher); ok {
 		r.sender = &batches{publisher: batch, timeout: config.PublishTimeout, valid: r.leases.valid}
@@ -147,6 +148,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	beat, stopBeat := context.WithCancel(work)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.heartbeat(beat) })
+	wg.Go(func() { r.retain(beat) })
 
 	r.loop(ctx, work)
 

@@ -76,23 +76,34 @@ func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, i
 		seqs[i], parts[i] = it.Seq, int64(it.Part)
 		out.done[it.Seq] = true
 	}
-	set := " SET processed_at = " + s.dialect.Now() + ", available_at = NULL, parked_at = NULL"
 	if s.dialect.Name() != "postgres" {
 		in, args := s.dialect.IntsIn("seq", seqs)
 		where := " WHERE " + in
 		if s.dialect.Name() == "sqlite" {
 			where += " AND part IN (SELECT part FROM " + s.partitions + " WHERE " + tokensIn("token", leases) + ")"
 		}
-		return s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+set+where, args...)
+		if s.remove {
+			return s.exec(ctx, q, "DELETE FROM "+s.events+where, args...)
+		}
+		return s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+" SET "+s.setProcessed()+where, args...)
 	}
 	// The transaction's id is the stamp of the low marks, see postgresReader.
-	query := "WITH u AS (UPDATE " + s.events + " e" + set + " FROM unnest(?::int[], ?::bigint[]) AS k (part, seq), " + s.partitions +
+	write, from := "UPDATE "+s.events+" e SET "+s.setProcessed(), " FROM "
+	if s.remove {
+		write, from = "DELETE FROM "+s.events+" e", " USING "
+	}
+	query := "WITH u AS (" + write + from + "unnest(?::int[], ?::bigint[]) AS k (part, seq), " + s.partitions +
 		" p WHERE e.part = k.part AND e.seq = k.seq AND p.part = k.part AND " + tokensIn("p.token", leases) + " RETURNING 1)" +
 		" SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
 	err = s.query(ctx, q, query, []any{dialect.IntArray(parts), dialect.IntArray(seqs)}, func(rows *sql.Rows) error {
 		return rows.Scan(&n, &out.stamp)
 	})
 	return n, err
+}
+
+// setProcessed are the assignments of an event that is published or skipped.
+func (s *store) setProcessed() string {
+	return "processed_at = " + s.dialect.Now() + ", available_at = NULL, parked_at = NULL"
 }
 
 // settleAll records a mixture of outcomes in one transaction.

@@ -26,6 +26,8 @@ type store struct {
 	// bySeq is the hint for MySQL to find events by number, byPart that to find partitions one by one: an
 	// UPDATE that scans the small table instead locks the rows of other relays, too.
 	bySeq, byPart string
+	// remove deletes published events.
+	remove bool
 	// leaseMu keeps renewals and settlements, which lock rows of the same table, from locking each other out.
 	leaseMu sync.Mutex
 }
