@@ -126,21 +126,17 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		if err := in.checkThere(db, c, keys, found); err != nil {
 			return nil, err
 		}
-	} else { // the rows may have other keys than the values
-		others, err := in.find(db, m, anyOf(d.meet), readOptions{unscoped: true, again: d.locked})
-		if err != nil {
-			return nil, err
-		}
-		listed := byIdentity(found)
-		for _, rv := range others {
-			if _, ok := listed[rv.identity]; !ok {
-				found = append(found, rv)
-			}
-		}
 	}
 	seen := identities(d.seen)
 	for _, rv := range rows {
 		seen[rv.identity] = true // a key may be another spelling of the one that was asked for
+	}
+	if !d.byKey { // the rows may have other keys than the values
+		others, err := in.metByOthers(db, c, d, seen, byIdentity(found))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, others...)
 	}
 	for _, rv := range found {
 		if !seen[rv.identity] {
@@ -178,6 +174,39 @@ func (in *instance) duplicated(db *gorm.DB, c *capture, d *duplicate) ([]change,
 		out = append(out, ch)
 	}
 	return out, nil
+}
+
+// metByOthers are rows that the values met by another unique index than the primary key and that are neither seen nor listed.
+//
+// They are read as they are now. In the snapshot a unique index may have two rows for one value, one that is gone meanwhile
+// and one that this statement wrote, and InnoDB returns the first. Of those that are there now another transaction may have
+// written some, which the statement met by another index: by its primary key the snapshot has such a row otherwise or not at all.
+func (in *instance) metByOthers(db *gorm.DB, c *capture, d *duplicate, seen map[string]bool, listed map[string]rowValue) (rows []rowValue, err error) {
+	now, err := in.find(db, c.model, anyOf(d.meet), readOptions{unscoped: true, again: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, rv := range now {
+		if _, ok := listed[rv.identity]; !ok && !seen[rv.identity] {
+			rows = append(rows, rv)
+		}
+	}
+	if d.locked || len(rows) == 0 {
+		return rows, nil
+	}
+	keys, err := c.model.rowKeys(db, rows)
+	if err != nil {
+		return nil, err
+	}
+	visible, err := in.read(db, c.model, keys, readOptions{unscoped: true})
+	if err != nil {
+		return nil, err
+	}
+	own := byIdentity(visible)
+	return slices.DeleteFunc(rows, func(rv rowValue) bool {
+		was, ok := own[rv.identity]
+		return !ok || !c.model.sameRow(db.Statement, was, rv)
+	}), nil
 }
 
 // checkThere makes sure that there is a row for each key: a trigger may have given it another. A key that is not among those of the rows may

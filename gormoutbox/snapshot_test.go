@@ -78,3 +78,35 @@ func TestUpsertTellsNoRowThatOnlyItsSnapshotHas(t *testing.T) {
 		})
 	}
 }
+
+// In a snapshot two rows may have one value of a unique index: one that another transaction has changed meanwhile and one that
+// this one writes. InnoDB finds the first.
+func TestUpsertTellsTheRowThatTookTheValueOfOneInItsSnapshot(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range map[string]func(testing.TB) testenv.Database{"mariadb": testenv.MariaDB, "mysql": testenv.MySQLPath} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := setup(t, fresh(t), gormoutbox.Config{}, &Badge{})
+			require.NoError(t, ignoring(g).Create(&Badge{ID: 1, Code: new("ä")}).Error)
+			require.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+				var seen Badge
+				require.NoError(t, tx.First(&seen, 1).Error)
+				// Now "a" stands for row 3 and for nothing else; under the collation it is "ä" as well.
+				require.NoError(t, ignoring(g).Model(&seen).Update("code", nil).Error)
+				require.NoError(t, ignoring(g).Create(&Badge{ID: 3, Code: new("A")}).Error)
+				return tx.Save(&[]Badge{{Code: new("a")}}).Error
+			}))
+			all := events(t, g)
+			require.Len(t, all, 1)
+			assert.JSONEq(t, `{"ID":3,"Code":"a"}`, string(all[0].Payload))
+			idle(t, g)
+		})
+	}
+}
+
+// Badge has a unique index that may be NULL.
+type Badge struct {
+	_    gormoutbox.Emit `outbox:"aggregate=badge"`
+	ID   uint
+	Code *string `gorm:"size:20;uniqueIndex"`
+}

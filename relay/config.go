@@ -97,6 +97,10 @@ type Config struct {
 	// SettleWindow matters on MySQL and MariaDB only: the longest time between an
 	// INSERT drawing its numbers and having written its rows. Defaults to 10 s.
 	SettleWindow time.Duration
+	// OnError, if set, is called with each error that the relay goes on after: *PublishError for an attempt that is charged to an
+	// event, others for a database or a broker that is away. It is called by the relay's goroutines, also at the same time, and must
+	// return soon. A panic in it is ignored.
+	OnError func(err error)
 	// Logger gets what goes wrong. Payloads are never logged. Defaults to slog.Default().
 	Logger *slog.Logger
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // ErrRunning is returned by Run when the relay runs already or has run: one value serves one Run.
@@ -12,6 +14,31 @@ var ErrRunning = errors.New("relay: it runs already or has run; make a new relay
 // the end of Config.ShutdownTimeout. What they did is unknown, so their events
 // stay pending and will be published again.
 var ErrShutdownTimeout = errors.New("relay: publishes were still in flight after ShutdownTimeout")
+
+// PublishError is a failed attempt that was charged to its event, as Config.OnError gets it.
+type PublishError struct {
+	EventID                    uuid.UUID
+	EventType                  string
+	AggregateType, AggregateID string
+	Topic                      string
+	// Attempts is how many are charged to the event now, and Parked says that there will be no further one by itself.
+	Attempts int
+	Parked   bool
+
+	err error
+}
+
+// Error implements error. It has no payload and no aggregate id.
+func (e *PublishError) Error() string {
+	end := "it is tried again"
+	if e.Parked {
+		end = "it is parked"
+	}
+	return fmt.Sprintf("relay: publishing event %s (%s) to %s failed %d times, %s: %v", e.EventID, e.EventType, e.Topic, e.Attempts, end, e.err)
+}
+
+// Unwrap returns the publisher's error.
+func (e *PublishError) Unwrap() error { return e.err }
 
 // ErrPublishTimeout is, as the error of an event, what a publisher that did not return within Config.PublishTimeout
 // leaves: the event may have been published, and is published again.

@@ -6,18 +6,35 @@ import (
 	"fmt"
 )
 
+// What may be asked of the owner of a held aggregate, in its row.
+const (
+	requestRedrive = "redrive"
+	requestSkip    = "skip"
+)
+
 // due returns the events that the ordinary read passes over: heads of held
 // aggregates whose pause has ended, and delayed events whose time has come.
 func (s *store) due(ctx context.Context, leases []lease, limit int) ([]item, error) {
 	var heads, delayed []item
 	in, args := s.partsIn("h.part", leases)
-	query := "SELECT " + s.columns() + " FROM " + s.held + " h JOIN " + s.events + " e ON e.part = h.part AND e.seq = h.seq WHERE " + in +
-		" AND (h.until <= " + s.now() + " OR h.request = 'redrive') AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
-	if err := s.scanItems(ctx, query, append(args, limit), &heads); err != nil {
+	query := "SELECT " + s.columns() + ", h.request FROM " + s.held + " h JOIN " + s.events + " e ON e.part = h.part AND e.seq = h.seq WHERE " + in +
+		" AND (h.until <= " + s.now() + " OR h.request <> '') AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
+	err := s.query(ctx, s.db, query, append(args, limit), func(rows *sql.Rows) error {
+		var n nullItem
+		var request string
+		if err := rows.Scan(append(n.targets(), &request)...); err != nil {
+			return err
+		}
+		it := n.item()
+		it.head, it.request = true, request
+		if request == requestRedrive {
+			it.Attempts = 0 // it has all of them again
+		}
+		heads = append(heads, it)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("reading due heads: %w", err)
-	}
-	for i := range heads {
-		heads[i].head = true
 	}
 	in, args = s.partsIn("e.part", leases)
 	query = "SELECT " + s.columns() + " FROM " + s.events + " e WHERE e.available_at <= " + s.now() + " AND " + in +

@@ -194,8 +194,9 @@ func (r *recorder) waitFor(t testing.TB, payload string) {
 
 // poison is a switch that makes the messages with some payloads fail.
 type poison struct {
-	mu  sync.Mutex
-	bad map[string]bool
+	mu     sync.Mutex
+	bad    map[string]bool
+	failed int
 }
 
 var errPoison = errors.New("broker refuses the message")
@@ -212,9 +213,17 @@ func (p *poison) fail(_ string, msg *message.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bad[string(msg.Payload)] {
+		p.failed++
 		return errPoison
 	}
 	return nil
+}
+
+// tries is how often one of them has failed.
+func (p *poison) tries() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
 }
 
 func (p *poison) cure() {

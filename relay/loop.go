@@ -40,7 +40,7 @@ type passResult struct {
 }
 
 // loop makes passes until ctx ends and waits in between. work outlives ctx.
-func (r *Relay) loop(ctx, work context.Context) {
+func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 	// Partitions change hands at a third of a lease, for which the loop must be awake.
 	longest := r.config.Lease / 3
 	p := newPacer(min(r.config.MinPoll, longest), min(r.config.MaxPoll, longest))
@@ -53,6 +53,10 @@ func (r *Relay) loop(ctx, work context.Context) {
 	var st loopState
 	for ctx.Err() == nil && work.Err() == nil {
 		res, err := r.pass(ctx, work, &st)
+		r.health.passed(res, err, st.outage > 0, len(r.leases.current()))
+		if err == nil && res.found == 0 && idle != nil {
+			idle(ctx)
+		}
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
@@ -99,19 +103,24 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 		return passResult{}, err
 	}
 	items := make([]item, 0, len(due)+len(late)+len(p.items))
+	var decisions []decision
 	for i := range due {
-		if due[i].hasPlace(p) {
+		switch {
+		case due[i].request == requestSkip:
+			decisions = append(decisions, decision{item: &due[i], verdict: skip})
+		case due[i].hasPlace(p):
 			items = append(items, due[i])
-		} else {
+		default:
 			st.nextDue = time.Time{}
 		}
 	}
 	items = append(items, p.with(late)...)
-	var decisions []decision
 	if now := time.Now(); !now.Before(st.nextHeld) {
-		if decisions, err = r.abandoned(ctx, owned); err != nil {
+		released, err := r.abandoned(ctx, owned)
+		if err != nil {
 			return passResult{}, err
 		}
+		decisions = append(decisions, released...)
 		st.nextHeld = now.Add(r.config.Lease / 3)
 	}
 	found := len(items)
@@ -138,6 +147,7 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 		r.leases.drop(s.lost)
 	}
 	r.reader.settled(p, s)
+	r.health.charge(done, len(decided)-done)
 	return passResult{found: found, published: done}, nil
 }
 
@@ -196,6 +206,10 @@ func (r *Relay) decide(ctx context.Context, st *loopState, outcomes []outcome) (
 			continue
 		}
 		decisions = append(decisions, d)
+		r.noticed(&PublishError{
+			EventID: o.item.ID, EventType: o.item.EventType, AggregateType: o.item.AggregateType, AggregateID: o.item.AggregateID,
+			Topic: watermilladapter.Topic(o.item.Record), Attempts: o.item.Attempts + 1, Parked: d.verdict == park, err: o.err,
+		})
 		r.config.Logger.LogAttrs(ctx, slog.LevelWarn, "relay could not publish an event",
 			slog.String("relay", r.config.ID), slog.String("event_id", o.item.ID.String()), slog.String("event_type", o.item.EventType),
 			slog.String("aggregate_type", o.item.AggregateType), slog.Int("attempts", o.item.Attempts+1),

@@ -60,17 +60,11 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 	if r.full { // there is a backlog
 		high, err := r.highest(ctx)
 		if err != nil {
-			return page{}, fmt.Errorf("reading the highest number: %w", err)
+			return page{}, err
 		}
 		p.walk = &walk{leases: signature(leases), high: high, horizon: p.horizon, bounds: p.bounds}
 	}
 	return p, r.readBySeq(ctx, r.minLow(leases), math.MaxInt64, leases, limit, &p)
-}
-
-// highest is the last number that is committed.
-func (r *mysqlReader) highest(ctx context.Context) (high int64, err error) {
-	err = r.store.query(ctx, r.db, "SELECT COALESCE(MAX(seq), 0) FROM "+r.events, nil, func(rows *sql.Rows) error { return rows.Scan(&high) })
-	return high, err
 }
 
 // settled implements reader.

@@ -30,6 +30,7 @@ type Relay struct {
 	leases  *leases
 	wake    *gormoutbox.Plugin // nil without a plugin on db
 	started atomic.Bool
+	health  health
 	// firstSweep and retainEvery are the constants, except in tests.
 	firstSweep, retainEvery time.Duration
 }
@@ -129,7 +130,10 @@ func pluginFor(db *gorm.DB, table string) (*gormoutbox.Plugin, error) {
 // A database or broker that is away does not end Run: it waits and goes on. Run
 // returns at once with a *gormoutbox.SchemaError if the tables are not what it needs, and
 // with ErrRunning if it was called before.
-func (r *Relay) Run(ctx context.Context) error {
+func (r *Relay) Run(ctx context.Context) error { return r.run(ctx, nil) }
+
+// run is Run; idle, unless nil, is called after each pass that found no event.
+func (r *Relay) run(ctx context.Context, idle func(context.Context)) error {
 	if !r.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
@@ -150,7 +154,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	wg.Go(func() { r.heartbeat(beat) })
 	wg.Go(func() { r.retain(beat) })
 
-	r.loop(ctx, work)
+	r.health.running(true)
+	defer r.health.running(false)
+	r.loop(ctx, work, idle)
 
 	stopBeat()
 	wg.Wait()
@@ -213,6 +219,7 @@ func (r *Relay) heartbeat(ctx context.Context) {
 }
 
 func (r *Relay) log(ctx context.Context, level slog.Level, msg string, err error) {
+	r.noticed(err)
 	//nolint:sloglint // the callers' messages are constants
 	r.config.Logger.LogAttrs(ctx, level, msg, slog.String("relay", r.config.ID), slog.String("table", r.config.Table), slog.Any("error", err))
 }

@@ -43,6 +43,8 @@ type item struct {
 	gormoutbox.Record
 	// head says that the aggregate is held because of this event, which is due now.
 	head bool
+	// request is what was asked for when a head was read.
+	request string
 }
 
 // key identifies the aggregate; events without one are keys by themselves.
@@ -92,6 +94,8 @@ const (
 	park
 	// setAside lets an aggregate wait without charging its event, so that others are read.
 	setAside
+	// skip takes a head for settled without publishing it, as somebody has asked for.
+	skip
 	// release lets an aggregate go on whose head was settled or deleted by somebody else.
 	release
 )

@@ -127,6 +127,9 @@ func (s *store) settleAll(ctx context.Context, leases []lease, decisions []decis
 				if d.item.head {
 					err = s.releaseKey(ctx, tx, d.item, out)
 				}
+			case skip:
+				done = append(done, d.item)
+				err = s.recordSkip(ctx, tx, d.item, out)
 			case release:
 				err = s.releaseKey(ctx, tx, d.item, out)
 			default:
@@ -217,8 +220,9 @@ func (s *store) hold(ctx context.Context, tx *sql.Tx, it *item, until, reason st
 			return err
 		}
 	}
-	n, err := s.exec(ctx, tx, "UPDATE "+s.held+" SET until = "+until+", reason = ?, request = '', seq = ? WHERE aggregate_type = ? AND aggregate_id = ?",
-		reason, it.Seq, it.AggregateType, it.AggregateID)
+	// A request that came while the event was tried is still to be carried out.
+	n, err := s.exec(ctx, tx, "UPDATE "+s.held+" SET until = "+until+", reason = ?, request = CASE WHEN request = ? THEN '' ELSE request END, seq = ? "+
+		"WHERE aggregate_type = ? AND aggregate_id = ?", reason, it.request, it.Seq, it.AggregateType, it.AggregateID)
 	if err != nil || n > 0 {
 		return err
 	}
@@ -227,6 +231,14 @@ func (s *store) hold(ctx context.Context, tx *sql.Tx, it *item, until, reason st
 		", ? FROM (SELECT 1 AS one) o WHERE NOT EXISTS (SELECT 1 FROM "+s.held+" WHERE aggregate_type = ? AND aggregate_id = ?)",
 		it.AggregateType, it.AggregateID, it.Part, it.Seq, reason, it.AggregateType, it.AggregateID)
 	return err
+}
+
+// recordSkip says on the event why it is processed although it was not published.
+func (s *store) recordSkip(ctx context.Context, tx *sql.Tx, it *item, out *settlement) error {
+	if _, err := s.exec(ctx, tx, "UPDATE "+s.events+" SET last_error = 'skipped on request' WHERE part = ? AND seq = ?", it.Part, it.Seq); err != nil {
+		return err
+	}
+	return s.releaseKey(ctx, tx, it, out)
 }
 
 // releaseKey lets the aggregate go on behind its head. The saved low mark falls back
