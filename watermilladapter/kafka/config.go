@@ -6,7 +6,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// How long Publish and NewPublisher take at most to fail with the settings of
+// How long Publish takes at most to fail with the settings of
 // PublisherConfig when no broker can be reached.
 const (
 	// RefusedTimeout is the time if connections are refused. Measured are 1 to 2 seconds.
@@ -55,6 +55,7 @@ func PublisherConfig() *sarama.Config {
 	c.Producer.Timeout = acksTimeout
 	c.Producer.Retry.Max = sendRetries
 	c.Producer.Retry.Backoff = pause
+	c.Producer.Transaction.Retry.Max = sendRetries // for the producer's id, without transactions too
 
 	c.Producer.Compression = sarama.CompressionNone
 	c.Producer.Partitioner = sarama.NewHashPartitioner

@@ -1,18 +1,18 @@
-// Package kafka has what an outbox needs on Kafka: a marshaler that gives each
+// Package kafka has what an outbox needs on Kafka: a publisher that sends whole batches and
+// keeps the order of each aggregate while brokers fail, a marshaler that gives each
 // message its aggregate id as key, settings under which sarama loses and
-// reorders nothing, and constructors for watermill-kafka's publisher and
-// subscriber with both.
+// reorders nothing, and a constructor for watermill-kafka's subscriber with both.
 //
 //	publisher, err := kafka.NewPublisher([]string{"localhost:9092"}, logger)
 //	subscriber, err := kafka.NewSubscriber([]string{"localhost:9092"}, "stock", logger)
 //
-// For anything else (TLS, SASL, tracing) take the parts:
+// For TLS, SASL or other settings:
 //
 //	config := kafka.PublisherConfig()
 //	config.Net.TLS.Enable = true
-//	publisher, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-//		Brokers: brokers, Marshaler: kafka.Marshaler{}, OverwriteSaramaConfig: config,
-//	}, watermill.NewSlogLogger(logger))
+//	publisher, err := kafka.NewPublisherWith(kafka.PublisherOptions{Brokers: brokers, Sarama: config})
+//
+// [Marshaler] and [PublisherConfig] fit watermill-kafka's publisher too.
 //
 // # Order
 //
@@ -55,7 +55,7 @@
 //	Producer.Compression        none             none    Kafka compresses batches, and few small events gain
 //	                                                     nothing; set CompressionZSTD for large ones
 //	Producer.Partitioner        FNV hash         same    keys stay in the partitions where watermill-kafka puts
-//	                                                     them; set NewMurmur2Partitioner if Java clients write
+//	                                                     them; choose PartitionerJava if Java clients write
 //	                                                     to the same topics
 //	ClientID                    watermill        gormoutbox
 //
@@ -78,14 +78,13 @@
 //
 // # Outages
 //
-// Publish of watermill-kafka ignores the message's context, so these settings alone
+// NewPublisher needs no broker; a [Publisher] connects when it is first used.
+//
+// Publish ignores the message's context, so these settings alone
 // bound it. A broker that refuses connections makes it fail within
 // [RefusedTimeout], one that is silent, as behind a cut network, within [SilentTimeout].
+// PublishBatch fails then too, or when its context ends.
 // relay.Config.ShutdownTimeout should not be shorter than the former.
-// After three such failures in a row sarama refuses the sends to a topic or partition at once, for 10 seconds.
-//
-// NewPublisher needs a broker that answers; it fails within the same times.
-//
-// A Publisher must not be closed while it publishes. The relay sees to that: close
-// it after Run has returned.
+// After three such failures in a row sarama refuses the sends of Publish to a topic or partition at once, for
+// 10 seconds. [IsOutage] and [IsPermanent] tell what an error is about.
 package kafka

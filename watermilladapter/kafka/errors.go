@@ -1,8 +1,14 @@
 package kafka
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
-// ConfigError is a mistake in the arguments of NewPublisher or NewSubscriber.
+// ErrClosed is returned by a Publisher that has been closed.
+var ErrClosed = errors.New("watermilladapter/kafka: the publisher is closed")
+
+// ConfigError is a mistake in the arguments of NewPublisher, NewPublisherWith or NewSubscriber.
 type ConfigError struct {
 	// Field names the argument, Brokers[1] for example.
 	Field string
@@ -13,4 +19,16 @@ type ConfigError struct {
 // Error implements error.
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("watermilladapter/kafka: %s: %s; %s", e.Field, e.Cause, e.Cure)
+}
+
+// BehindError is the outcome of a message that PublishBatch has not sent because an earlier
+// one of its aggregate in the batch has failed.
+type BehindError struct {
+	// UUID is that of the message that failed.
+	UUID string
+}
+
+// Error implements error.
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("watermilladapter/kafka: not sent: message %s of the same aggregate has failed", e.UUID)
 }

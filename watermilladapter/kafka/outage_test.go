@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +30,8 @@ type network struct {
 	refused bool
 	silent  bool
 	conns   []net.Conn
+
+	onSwallow func() // set before mute
 }
 
 func (n *network) Dial(protocol, address string) (net.Conn, error) {
@@ -73,6 +74,16 @@ func (n *network) mute() {
 	n.silent = true
 }
 
+// unmute breaks the connections whose requests were swallowed.
+func (n *network) unmute() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.silent = false
+	for _, c := range n.conns {
+		c.Close()
+	}
+}
+
 func (n *network) muted() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,6 +97,9 @@ type wire struct {
 
 func (w *wire) Write(b []byte) (int, error) {
 	if w.network.muted() {
+		if f := w.network.onSwallow; f != nil {
+			f()
+		}
 		return len(b), nil
 	}
 	return w.Conn.Write(b)
@@ -93,11 +107,15 @@ func (w *wire) Write(b []byte) (int, error) {
 
 func TestDeadBrokerAtTheStart(t *testing.T) {
 	t.Parallel()
+	publisher, err := kafka.NewPublisher([]string{closedPort(t), closedPort(t), closedPort(t)}, silent)
+	require.NoError(t, err, "a service can start without Kafka")
+	defer func() { assert.NoError(t, publisher.Close()) }()
 	begin := time.Now()
-	_, err := kafka.NewPublisher([]string{closedPort(t), closedPort(t), closedPort(t)}, silent)
+	err = publisher.Publish("topic", newMessage([]byte("x"), nil))
 	require.ErrorIs(t, err, sarama.ErrOutOfBrokers)
+	assert.True(t, kafka.IsOutage(err))
 	took := time.Since(begin)
-	t.Logf("NewPublisher, refused: %s", took)
+	t.Logf("Publish, refused: %s", took)
 	assert.Less(t, took, kafka.RefusedTimeout)
 }
 
@@ -162,11 +180,9 @@ func publishThrough(t *testing.T, net *network, config *sarama.Config) func() (t
 	broker := testenv.Kafka(t)
 	topic := broker.Topic(t, "dead", 1)
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, net
-	publisher, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-		Brokers: broker.Addrs, Marshaler: kafka.Marshaler{}, OverwriteSaramaConfig: config,
-	}, nil)
+	publisher, err := kafka.NewPublisherWith(kafka.PublisherOptions{Brokers: broker.Addrs, Logger: silent, Sarama: config})
 	require.NoError(t, err)
-	t.Cleanup(func() { publisher.Close() }) //nolint:errcheck // the broker may be dead
+	t.Cleanup(func() { assert.NoError(t, publisher.Close()) })
 	require.NoError(t, publisher.Publish(topic, newMessage([]byte("x"), nil)))
 	return func() (time.Duration, error) {
 		begin := time.Now()

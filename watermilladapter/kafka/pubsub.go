@@ -10,25 +10,6 @@ import (
 	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 )
 
-// NewPublisher returns watermill-kafka's publisher with Marshaler and
-// PublisherConfig. It connects at once, and fails if no broker answers. A nil logger means slog.Default().
-//
-// Mistakes in the arguments are returned together, each as a *ConfigError.
-func NewPublisher(brokers []string, logger *slog.Logger) (*wkafka.Publisher, error) {
-	if err := errors.Join(checkBrokers(brokers)...); err != nil {
-		return nil, err
-	}
-	p, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-		Brokers:               brokers,
-		Marshaler:             Marshaler{},
-		OverwriteSaramaConfig: PublisherConfig(),
-	}, adapt(logger))
-	if err != nil {
-		return nil, fmt.Errorf("watermilladapter/kafka: connecting to %q: %w", brokers, err)
-	}
-	return p, nil
-}
-
 // NewSubscriber returns watermill-kafka's subscriber with Marshaler and
 // SubscriberConfig, for members of the consumer group. It connects in
 // Subscribe. A nil logger means slog.Default().
