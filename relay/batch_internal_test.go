@@ -285,3 +285,24 @@ func TestABatchPublisherIsFoundByItsMethod(t *testing.T) {
 	require.IsType(t, &batches{}, b.sender)
 	assert.Equal(t, time.Second, b.sender.(*batches).timeout)
 }
+
+// knowing is a publisher that knows its errors.
+type knowing struct{ batchFunc }
+
+func (knowing) IsPermanent(err error) bool { return err.Error() == "too large" }
+func (knowing) IsOutage(err error) bool    { return err.Error() == "no broker" }
+
+func TestThePublisherSaysWhatItsErrorsMean(t *testing.T) {
+	t.Parallel()
+	_, r := migrated(t, testenv.SQLite(t), Config{})
+	classes := func(config Config) (out []Class) {
+		b, err := New(r.db, knowing{}, config)
+		require.NoError(t, err)
+		for _, text := range []string{"too large", "no broker", "other"} {
+			out = append(out, b.classify(errors.New(text)))
+		}
+		return out
+	}
+	assert.Equal(t, []Class{Permanent, Outage, Unknown}, classes(Config{}))
+	assert.Equal(t, []Class{Retryable, Retryable, Retryable}, classes(Config{Classify: func(error) Class { return Retryable }}), "the config knows better")
+}

@@ -79,7 +79,8 @@ type Config struct {
 	// Park is what happens to an event that used up its attempts. Defaults to ParkKey.
 	Park ParkPolicy
 	// Classify tells what an error of the publisher is about. It must be safe for
-	// concurrent use. Defaults to Unknown for every error.
+	// concurrent use. Defaults to what the publisher says, if it is a watermilladapter.ErrorClassifier (that of package
+	// watermilladapter/kafka is), and else to Unknown for every error.
 	Classify func(err error) Class
 	// PublishTimeout is how long the publisher may take for one event, or for one batch if it is a
 	// watermilladapter.BatchPublisher, whose context then ends. What was not answered by then counts as

@@ -41,6 +41,18 @@ type Relay struct {
 //
 // All mistakes are returned together, as *ConfigError.
 func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error) {
+	if known, ok := publisher.(watermilladapter.ErrorClassifier); ok && config.Classify == nil {
+		config.Classify = func(err error) Class {
+			switch {
+			case known.IsPermanent(err):
+				return Permanent
+			case known.IsOutage(err):
+				return Outage
+			default:
+				return Unknown
+			}
+		}
+	}
 	config = config.withDefaults()
 	errs := []error{config.validate()}
 	if isNil(publisher) {

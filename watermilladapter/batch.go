@@ -26,3 +26,12 @@ type BatchPublisher interface {
 	// arrive in it: once one of them could not be sent, those behind it must not be sent. It is safe for concurrent use, but only one call at a time has messages of an aggregate.
 	PublishBatch(ctx context.Context, batch []Outgoing) []error
 }
+
+// ErrorClassifier is implemented by publishers that know what their errors say about an event. A relay without a
+// Config.Classify asks them.
+type ErrorClassifier interface {
+	// IsPermanent says that the broker will never take this message, as it is too large for example.
+	IsPermanent(err error) bool
+	// IsOutage says that the error is about the broker and not about the message.
+	IsOutage(err error) bool
+}

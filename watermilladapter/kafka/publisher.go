@@ -48,7 +48,16 @@ type Publisher struct {
 	batches   *connection // of PublishBatch
 }
 
-var _ watermilladapter.BatchPublisher = (*Publisher)(nil)
+var (
+	_ watermilladapter.BatchPublisher  = (*Publisher)(nil)
+	_ watermilladapter.ErrorClassifier = (*Publisher)(nil)
+)
+
+// IsPermanent implements watermilladapter.ErrorClassifier by the function of that name.
+func (*Publisher) IsPermanent(err error) bool { return IsPermanent(err) }
+
+// IsOutage implements watermilladapter.ErrorClassifier by the function of that name.
+func (*Publisher) IsOutage(err error) bool { return IsOutage(err) }
 
 // NewPublisher returns a Publisher with Marshaler and PublisherConfig. A nil logger
 // means slog.Default().
