@@ -27,7 +27,7 @@ type link struct {
 
 // open connects within timeout.
 func open(ctx context.Context, config *pgx.ConnConfig, timeout time.Duration) (*link, error) {
-	l := &link{timeout: timeout, wire: newWire(ctx)}
+	l := &link{timeout: timeout, wire: &wire{}}
 	c := config.Config.Copy()
 	c.DialFunc = l.wire.dialer(c.DialFunc)
 	c.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.notes = append(l.notes, n) }
@@ -99,7 +99,7 @@ func (l *link) wait(ctx context.Context, d time.Duration) (*pgconn.Notification,
 		defer cancel()
 		if err := l.conn.WaitForNotification(limited); err != nil {
 			if ctx.Err() == nil && limited.Err() != nil && !l.conn.IsClosed() {
-				return nil, nil //nolint:nilerr // it was only quiet
+				return nil, nil // it was only quiet
 			}
 			return nil, err
 		}
@@ -114,34 +114,28 @@ func (l *link) wait(ctx context.Context, d time.Duration) (*pgconn.Notification,
 
 // wire are the network connections of a link. After cut there are none and no new ones.
 type wire struct {
-	stop context.CancelFunc
-	life context.Context //nolint:containedctx // the life of the link itself
-
 	mu    sync.Mutex
-	cutUp bool
+	gone  bool
 	conns []net.Conn
+	dials []context.CancelFunc // calling one that is over does nothing
 }
 
-var errCut = errors.New("connection given up")
-
-func newWire(ctx context.Context) *wire {
-	w := &wire{}
-	w.life, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	return w
-}
+var errCut = errors.New("the connection was given up")
 
 func (w *wire) dialer(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(w.life, cancel)()
+		if !w.begin(cancel) {
+			return nil, errCut
+		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.cutUp {
+		if w.gone {
 			conn.Close()
 			return nil, errCut
 		}
@@ -150,14 +144,23 @@ func (w *wire) dialer(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// cut may be called by any goroutine and more than once.
-func (w *wire) cut() {
-	w.stop()
+func (w *wire) begin(cancel context.CancelFunc) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cutUp = true
+	w.dials = append(w.dials, cancel)
+	return !w.gone
+}
+
+// cut may be called by any goroutine and more than once.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = true
+	for _, cancel := range w.dials {
+		cancel()
+	}
 	for _, conn := range w.conns {
 		conn.Close()
 	}
-	w.conns = nil
+	w.dials, w.conns = nil, nil
 }

@@ -101,9 +101,9 @@ func (n *Notifier) loop(ctx context.Context, committed, pending <-chan struct{},
 	}
 	active := time.Now()
 	for {
-		due, ping := p.due(), false
-		if due.IsZero() {
-			due, ping = active.Add(n.config.PingInterval), true
+		due, tell := p.due()
+		if !tell {
+			due = active.Add(n.config.PingInterval)
 		}
 		timer.Reset(time.Until(due))
 		select {
@@ -118,7 +118,7 @@ func (n *Notifier) loop(ctx context.Context, committed, pending <-chan struct{},
 			continue
 		case <-timer.C:
 		}
-		if ping {
+		if !tell {
 			try(s.ping)
 			active = time.Now()
 			continue
@@ -142,7 +142,7 @@ func (n *Notifier) last(ctx context.Context, p *pace, committed, pending <-chan 
 		p.committed()
 	default:
 	}
-	if !p.open() || failures > 0 {
+	if _, tell := p.due(); !tell || failures > 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.config.Timeout)

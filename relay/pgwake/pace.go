@@ -35,20 +35,14 @@ func (p *pace) pending(now time.Time) {
 	}
 }
 
-// due is the time of the next notification, zero if there is nothing to tell.
-func (p *pace) due() time.Time {
+// due is the time of the next notification, false if there is nothing to tell.
+func (p *pace) due() (time.Time, bool) {
 	at := p.repeat
-	if p.dirty {
+	if p.dirty || at.Before(p.notBefore) {
 		at = p.notBefore
 	}
-	if !at.IsZero() && at.Before(p.notBefore) {
-		at = p.notBefore
-	}
-	return at
+	return at, p.dirty || !p.repeat.IsZero()
 }
-
-// open is whether there is something to tell, now or later.
-func (p *pace) open() bool { return p.dirty || !p.repeat.IsZero() }
 
 // sent is called after a notification that was begun at the given time.
 func (p *pace) sent(begin time.Time) {
