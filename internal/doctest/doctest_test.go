@@ -51,7 +51,7 @@ var imports = map[string]string{
 	"middleware": "github.com/ThreeDotsLabs/watermill/message/router/middleware",
 	"gormoutbox": "github.com/gormoutbox/outbox/gormoutbox", "relay": "github.com/gormoutbox/outbox/relay",
 	"dedup": "github.com/gormoutbox/outbox/dedup", "watermilladapter": "github.com/gormoutbox/outbox/watermilladapter",
-	"kafka": "github.com/gormoutbox/outbox/watermilladapter/kafka",
+	"kafka":  "github.com/gormoutbox/outbox/watermilladapter/kafka",
 	"pgwake": "github.com/gormoutbox/outbox/relay/pgwake", "errgroup": "golang.org/x/sync/errgroup",
 }
 
