@@ -14,6 +14,8 @@ ARGS ?=
 FUZZTIME  ?= 60s
 SEQUENCES ?= 10000
 DATABASES ?= sqlite postgres mariadb mysql
+FAULTS    ?= 40
+SEED      ?= 0
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOVULNCHECK_VERSION   := v1.9.0
@@ -81,6 +83,19 @@ fuzz-writes: ## Run SEQUENCES=10000 random sequences of writes on each database 
 		OUTBOX_TEST_DIFFERENTIAL=$$database go test -run '^$$' -fuzz '^FuzzDifferential$$' -fuzztime $(SEQUENCES)x $(ARGS) ./gormoutbox; \
 	done
 
+.PHONY: faults
+faults: ## Kill, stop and cut off relays, writers, databases and Kafka at random (FAULTS=, DATABASES=, SEED=)
+	@for database in $(filter postgres mariadb,$(DATABASES)); do \
+		go run ./internal/faults -db $$database -faults $(FAULTS) -seed $(SEED) -for 30m; \
+	done
+
+.PHONY: faults-short
+faults-short: ## The same for a minute each, as CI does it
+	@for database in postgres mariadb; do \
+		go run ./internal/faults -db $$database -faults 5 -seed 3 -for 40s -rate 100 \
+			-kinds 'relay killed,relay frozen for 3 leases,relays restarted one by one,database killed,sessions terminated'; \
+	done
+
 .PHONY: quickstart
 quickstart: ## Run the example of the README
 	go run ./examples/quickstart
@@ -93,6 +108,7 @@ ci: ## All that CI runs; stops the servers at the end
 	$(MAKE) vuln; \
 	$(MAKE) test; \
 	$(MAKE) plugins; \
+	$(MAKE) faults-short; \
 	$(MAKE) quickstart
 
 $(GOLANGCI_LINT):

@@ -243,7 +243,11 @@ func (r *Relay) broken(outcomes []outcome) bool {
 // others may stand that can, which would show that there is no outage. Nothing is charged.
 func (r *Relay) asides(st *loopState, outcomes []outcome) (out []decision) {
 	for _, o := range outcomes {
-		if _, charged := r.judge(o); o.err != nil && !charged {
+		if o.err == nil {
+			continue // some get through while the broker comes back
+		}
+		o.others = false // as for decide
+		if _, charged := r.judge(o); !charged {
 			after := backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage)
 			out = append(out, decision{item: o.item, verdict: setAside, after: after, err: errorText(o.err)})
 		}

@@ -153,6 +153,31 @@ func TestAFullPageOfFewKeysIsSetAside(t *testing.T) {
 	}
 }
 
+// A head that was due got through while the page did not: the broker comes back.
+func TestSettingAsideBesideASuccess(t *testing.T) {
+	t.Parallel()
+	r, f, st := newFake(Config{BatchSize: probeKeys})
+	f.items = keys(probeKeys)
+	due := full(1, 100, "due")
+	f.send = func(items []item) []outcome {
+		out := []outcome{{item: &due}}
+		for i := range items {
+			out = append(out, outcome{item: &items[i], err: errFake, others: true})
+		}
+		return out
+	}
+	verdicts := map[verdict]int{}
+	f.settle = func(d []decision) (settlement, error) {
+		for _, d := range d {
+			verdicts[d.verdict]++
+		}
+		return settlement{}, nil
+	}
+	r.mustPass(t, st)
+	assert.Equal(t, map[verdict]int{published: 1, setAside: probeKeys}, verdicts)
+	assert.Equal(t, 1, st.outage)
+}
+
 func TestJudging(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

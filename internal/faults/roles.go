@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
+)
+
+// roleVariable makes this program one of the processes under test.
+const roleVariable = "OUTBOX_FAULTS_ROLE"
+
+// role is what such a process is told.
+type role struct {
+	Kind     string // "relay" or "writer"
+	Name     string
+	Database string
+	DSN      string
+	Seed     uint64
+
+	// Of relays.
+	Kafka  string // address of the proxy through which the broker is reached, whatever address it gives
+	Lease  time.Duration
+	Batch  bool // publishes whole batches
+	Remove bool
+	Slow   string // file that counts publishes that were made longer than a lease
+
+	// Of writers.
+	Log     string
+	Writers int
+	Rate    int // transactions a second
+}
+
+func isRole() bool { return os.Getenv(roleVariable) != "" }
+
+// command runs this program in the role.
+func (r role) command() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self) //nolint:noctx // it is ended by signals
+	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
+	return cmd, nil
+}
+
+// runRole returns the exit code. SIGTERM is the request to end in good order.
+func runRole() int {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	var r role
+	err := json.Unmarshal([]byte(os.Getenv(roleVariable)), &r)
+	if err == nil {
+		switch r.Kind {
+		case "relay":
+			err = r.relay(ctx)
+		case "writer":
+			err = r.write(ctx)
+		default:
+			err = fmt.Errorf("there is no role %q", r.Kind)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, r.Name+":", err)
+		return 1
+	}
+	return 0
+}
+
+// account is an aggregate. Its version is raised under the lock of its row, so that the
+// database's order is the versions' order; the nonce is the id by which an event is told from others.
+type account struct {
+	_ gormoutbox.Emit `outbox:"aggregate=account,on=updated"`
+
+	ID      int    `gorm:"primaryKey;autoIncrement:false" json:"id"`
+	Version int64  `json:"version"`
+	Nonce   string `gorm:"size:36" json:"nonce"`
+}
+
+const accounts = 200
+
+// open connects, again and again until ctx ends, since the database may be away.
+func open(ctx context.Context, d database, dsn string, connections int) (*gorm.DB, error) {
+	var g *gorm.DB
+	err := until(ctx, 100*time.Millisecond, func() (err error) {
+		g, err = gorm.Open(d.dialector(dsn), &gorm.Config{Logger: logger.Discard})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	pool, err := g.DB()
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	return g, g.Use(gormoutbox.New(gormoutbox.Config{Topic: func(gormoutbox.TopicParams) string { return topic }}))
+}
+
+func closePool(g *gorm.DB) {
+	if pool, err := g.DB(); err == nil {
+		pool.Close()
+	}
+}
