@@ -114,7 +114,7 @@ func clauseCases() []Case {
 				&paper{ID: id(1), Name: "p", DeletedAt: gorm.DeletedAt{Time: clock().Add(-time.Hour), Valid: true}},
 				&paper{ID: id(2), Name: "q"}, &paper{ID: id(3), Name: "r"},
 			},
-			Expect:  expect(softDeleted(id(1).String()), softDeleted(id(2).String())).anyOrder(),
+			Expect: expect(softDeleted(id(1).String()), softDeleted(id(2).String())).anyOrder(),
 			write: func(db *gorm.DB) outcome {
 				return wrote(db.Where("name = ?\nor name = ?", "p", "q").Delete(&paper{}))
 			},
