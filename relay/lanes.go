@@ -165,12 +165,12 @@ func (s *sending) run(w *worker, lane []*item) bool {
 		w.item = nil
 		left := w.left
 		w.mu.Unlock()
+		if err == nil {
+			s.successes.Add(1)
+		}
 		if left {
 			s.hung.done()
 			return false
-		}
-		if err == nil {
-			s.successes.Add(1)
 		}
 		s.results.add(attempt{outcome{item: it, err: err, took: time.Since(begin)}, before})
 		if err != nil {

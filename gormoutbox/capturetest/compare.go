@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sort"
 	"time"
 )
 
@@ -131,4 +132,26 @@ func text(v reflect.Value) string {
 		}
 	}
 	return fmt.Sprint(v)
+}
+
+// sortLists sorts those of the values that are pointers to lists.
+func sortLists(values []any) {
+	for _, v := range values {
+		list := reflect.ValueOf(v)
+		for list.Kind() == reflect.Pointer && !list.IsNil() {
+			list = list.Elem()
+		}
+		if list.Kind() != reflect.Slice {
+			continue
+		}
+		sort.SliceStable(list.Interface(), func(i, j int) bool { return listed(list.Index(i)) < listed(list.Index(j)) })
+	}
+}
+
+func listed(v reflect.Value) string {
+	out, err := json.Marshal(v.Interface())
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(out)
 }
