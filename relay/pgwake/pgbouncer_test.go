@@ -71,6 +71,9 @@ func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("OUTBOX_TEST_PGBOUNCER")
 	if binary == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("OUTBOX_TEST_PGBOUNCER is not set, which .ci/run does")
+		}
 		t.Skip("OUTBOX_TEST_PGBOUNCER is not set")
 	}
 	t.Run("transaction", func(t *testing.T) {
