@@ -57,6 +57,9 @@ type Config struct {
 	ID string
 	// BatchSize is how many events one read takes at most. Defaults to 500.
 	BatchSize int
+	// BatchBytes is from how many bytes on no further event is taken into a batch; an event beyond that is a batch of its own. While one
+	// batch is published the next one is read and the last one recorded, so up to three are in memory. Defaults to 8 MiB.
+	BatchBytes int
 	// Lanes is how many aggregates are published at the same time, unless the publisher takes batches. Defaults to 64.
 	Lanes int
 	// Lease is how long this relay keeps its partitions without a sign of life. It
@@ -95,8 +98,8 @@ type Config struct {
 	// Retention is how long published events are kept. They are removed in small batches by the relay that owns their
 	// partition; what is not published is never touched. Defaults to 7 days; KeepForever keeps them.
 	Retention time.Duration
-	// SettleWindow matters on MySQL and MariaDB only: the longest time between an
-	// INSERT drawing its numbers and having written its rows. Defaults to 10 s.
+	// SettleWindow matters on MySQL and MariaDB only: the longest time between an INSERT drawing its numbers and having
+	// written its rows. Defaults to 1 minute, which is more than innodb_lock_wait_timeout.
 	SettleWindow time.Duration
 	// OnError, if set, is called with each error that the relay goes on after: *PublishError for an attempt that is charged to an
 	// event, others for a database or a broker that is away. It is called by the relay's goroutines, also at the same time, and must
@@ -108,6 +111,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.BatchBytes = cmp.Or(c.BatchBytes, 8<<20)
 	c.Lanes = cmp.Or(c.Lanes, 64)
 	c.Lease = cmp.Or(c.Lease, 10*time.Second)
 	c.MinPoll = cmp.Or(c.MinPoll, below(5*time.Millisecond, c.MaxPoll))
@@ -118,7 +122,7 @@ func (c Config) withDefaults() Config {
 	c.PublishTimeout = cmp.Or(c.PublishTimeout, 30*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 15*time.Second)
 	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
-	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Second)
+	c.SettleWindow = cmp.Or(c.SettleWindow, time.Minute)
 	if c.Classify == nil {
 		c.Classify = func(error) Class { return Unknown }
 	}
@@ -154,7 +158,7 @@ func (c Config) validate() error {
 		field string
 		value int
 		most  int
-	}{{"BatchSize", c.BatchSize, 10_000}, {"Lanes", c.Lanes, 10_000}, {"MaxAttempts", c.MaxAttempts, 1_000_000}} {
+	}{{"BatchSize", c.BatchSize, 10_000}, {"BatchBytes", c.BatchBytes, 1 << 30}, {"Lanes", c.Lanes, 10_000}, {"MaxAttempts", c.MaxAttempts, 1_000_000}} {
 		if n.value < 1 || n.value > n.most {
 			fail(n.field, fmt.Sprintf("%d is out of range", n.value), fmt.Sprintf("use 1 to %d, or 0 for the default", n.most))
 		}

@@ -128,10 +128,7 @@ func (l *leases) alive(ctx context.Context) error {
 // balance takes free partitions up to this relay's share and gives back what is
 // above it. It is called between batches and does nothing most of the time.
 func (l *leases) balance(ctx context.Context, low func(lease) int64) error {
-	l.mu.Lock()
-	due := !l.now().Before(l.nextBalance)
-	l.mu.Unlock()
-	if !due {
+	if !l.due() {
 		return nil
 	}
 	mine := l.all()
@@ -166,6 +163,13 @@ func (l *leases) balance(ctx context.Context, low func(lease) int64) error {
 	l.nextBalance = l.now().Add(l.ttl / 3)
 	l.mu.Unlock()
 	return nil
+}
+
+// due says whether it is time to balance.
+func (l *leases) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.now().Before(l.nextBalance)
 }
 
 // release gives everything back at the end of Run.

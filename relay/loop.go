@@ -98,10 +98,11 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 	if err != nil {
 		return passResult{}, err
 	}
-	p, err := r.reader.read(ctx, owned, r.config.BatchSize)
+	p, err := r.reader.read(ctx, owned, r.size.now)
 	if err != nil {
 		return passResult{}, err
 	}
+	r.size.saw(p, r.config.BatchBytes)
 	items := make([]item, 0, len(due)+len(late)+len(p.items))
 	var decisions []decision
 	for i := range due {
@@ -130,7 +131,7 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 	outcomes := r.sender.send(work, ctx.Done(), items)
 	decided, done := r.decide(ctx, st, outcomes)
 	decisions = append(decisions, decided...)
-	if st.outage > 0 && len(p.items) >= r.config.BatchSize && len(byKey(p.items)) <= probeKeys {
+	if st.outage > 0 && p.full && len(byKey(p.items)) <= probeKeys {
 		decisions = append(decisions, r.asides(st, outcomes)...)
 	}
 	var s settlement
@@ -148,7 +149,13 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 	}
 	r.reader.settled(p, s)
 	r.health.charge(done, len(decided)-done)
-	return passResult{found: found, published: done}, nil
+	res := passResult{found: found, published: done}
+	if p.goesOn() && done == found && len(decisions) == done {
+		n, err := r.stream(ctx, work, st, owned, p)
+		res.found, res.published = res.found+n, res.published+n
+		return res, err
+	}
+	return res, nil
 }
 
 // settleTries is how often outcomes are offered to the database before the relay gives up and, with
@@ -243,8 +250,8 @@ func (r *Relay) broken(outcomes []outcome) bool {
 // others may stand that can, which would show that there is no outage. Nothing is charged.
 func (r *Relay) asides(st *loopState, outcomes []outcome) (out []decision) {
 	for _, o := range outcomes {
-		if o.err == nil {
-			continue // some get through while the broker comes back
+		if o.err == nil || r.classify(o.err) == Outage {
+			continue // some get through while the broker comes back, and an outage is nothing about the event
 		}
 		o.others = false // as for decide
 		if _, charged := r.judge(o); !charged {

@@ -30,8 +30,11 @@ func (f *fakes) read(_ context.Context, _ []lease, limit int) (page, error) {
 	if f.readErr != nil {
 		return page{}, f.readErr
 	}
-	return page{items: f.items[:min(limit, len(f.items))], covered: map[int]int64{1: math.MaxInt64}}, nil
+	return page{items: f.items[:min(limit, len(f.items))], full: len(f.items) >= limit, covered: map[int]int64{1: math.MaxInt64}}, nil
 }
+
+func (f *fakes) next(context.Context, []lease, page, int) (page, error) { return page{}, errFake }
+
 func (f *fakes) settled(_ page, s settlement) { f.seen = append(f.seen, s) }
 func (f *fakes) fallBack(part int, seq int64) { f.fallen[part] = seq }
 func (f *fakes) low(lease) int64              { return 0 }
@@ -69,6 +72,7 @@ func newFake(config Config) (*Relay, *fakes, *loopState) {
 	f.settle = func([]decision) (settlement, error) { return settlement{}, nil }
 	config.Logger = slog.New(slog.DiscardHandler)
 	r := &Relay{config: config.withDefaults(), reader: f, sender: fakeSender{f}, settler: fakeSettler{f}, leases: newLeases(nil, "me", time.Hour)}
+	r.size = pageSize{r.config.BatchSize, r.config.BatchSize}
 	r.leases.owned[1] = lease{part: 1, token: "t", until: time.Now().Add(1000 * time.Hour)}
 	r.leases.nextBalance = time.Now().Add(1000 * time.Hour)
 	never := time.Now().Add(1000 * time.Hour)

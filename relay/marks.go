@@ -6,9 +6,11 @@ package relay
 // any more, and a complete read after that has found nothing.
 type marks struct {
 	parts map[int]*partMarks
-	// walk is the one that goes on, and full says that the last page was: there is a backlog to walk over.
-	walk *walk
-	full bool
+	// behind is the page behind which a walk goes on, and full says that the last page was: there is a backlog to walk over.
+	behind *page
+	full   bool
+	// bystanders are open transactions that are not waited for (PostgreSQL).
+	bystanders map[int64]struct{}
 }
 
 type partMarks struct {
@@ -16,6 +18,8 @@ type partMarks struct {
 	token   string
 	low     int64
 	waiting []mark // ascending in both
+	// bounds has the low mark of the moment in which each bystander became one.
+	bounds map[int64]int64
 }
 
 type mark struct{ stamp, seq int64 }
@@ -23,7 +27,7 @@ type mark struct{ stamp, seq int64 }
 // maxWaiting bounds the list under a transaction that stays open for long.
 const maxWaiting = 256
 
-func newMarks() *marks { return &marks{parts: map[int]*partMarks{}} }
+func newMarks() *marks { return &marks{parts: map[int]*partMarks{}, bystanders: map[int64]struct{}{}} }
 
 // keep takes in new leases with the low mark that the last owner saved. While a
 // token is the same nobody else had the partition, even if the lease has run out in between
@@ -31,33 +35,56 @@ func newMarks() *marks { return &marks{parts: map[int]*partMarks{}} }
 func (m *marks) keep(leases []lease) {
 	for _, l := range leases {
 		if p := m.parts[l.part]; p == nil || p.token != l.token {
-			m.parts[l.part] = &partMarks{token: l.token, low: l.low}
+			p = &partMarks{token: l.token, low: l.low}
+			for xid := range m.bystanders {
+				p.passBy(xid)
+			}
+			m.parts[l.part] = p
 		}
 	}
 }
 
+// low is where the next owner of a partition begins: it does not know of the bystanders.
 func (m *marks) low(l lease) int64 {
+	low := m.from(l)
+	if p := m.parts[l.part]; p != nil && p.token == l.token {
+		for _, bound := range p.bounds {
+			low = min(low, bound)
+		}
+	}
+	return low
+}
+
+// from is where the next read of a partition begins.
+func (m *marks) from(l lease) int64 {
 	if p := m.parts[l.part]; p != nil && p.token == l.token {
 		return p.low
 	}
 	return l.low
 }
 
-// minLow is the least low mark of the leased partitions.
-func (m *marks) minLow(leases []lease) int64 {
-	low := m.low(leases[0])
+// minFrom is where the next read of all the leased partitions together begins.
+func (m *marks) minFrom(leases []lease) int64 {
+	low := m.from(leases[0])
 	for _, l := range leases[1:] {
-		low = min(low, m.low(l))
+		low = min(low, m.from(l))
 	}
 	return low
 }
 
 // fallBack begins again at seq, behind which events of a released key stand.
 func (m *marks) fallBack(part int, seq int64) {
-	m.walk = nil
+	m.behind = nil
 	if p := m.parts[part]; p != nil {
 		p.low = min(p.low, seq-1)
 		p.waiting = nil
+	}
+}
+
+// notAbove lowers the marks to a number.
+func (m *marks) notAbove(seq int64) {
+	for _, p := range m.parts {
+		p.low = min(p.low, seq)
 	}
 }
 
@@ -118,6 +145,13 @@ func (m *marks) move(p page, s settlement, stamp int64) {
 			pm.wait(stamp, min(limit, highest))
 		}
 	}
+}
+
+// moveAtOnce is move where it is known of all numbers in reach what may still appear, so that no later read is waited for.
+func (m *marks) moveAtOnce(p page, s settlement) {
+	p.horizon = 1
+	m.move(p, s, 1)
+	m.move(p, s, 0)
 }
 
 // firstOpen is, by partition, the least number of a page that is neither settled nor held.

@@ -6,138 +6,218 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
-// mysqlReader reads all partitions by number. Which transactions are in flight
-// is seen at READ UNCOMMITTED: a row that is there and not at READ COMMITTED is
-// the row of an open transaction, and the low mark stays below it. A number that is
-// drawn and whose row is not yet written is seen by nobody; it is given the settle window to appear.
+// mysqlReader reads all partitions by number. A number that can't be seen may still appear, because its transaction is
+// open, or because the INSERT has drawn it and not yet written its row. So there is a survey before some of the reads: the numbers that are written
+// at READ UNCOMMITTED, and then those that are committed. What is missing is watched, and the low marks pass it.
 type mysqlReader struct {
 	*store
 	*marks
-	window time.Duration
-	now    func() time.Time
-	start  time.Time
-	looked int64 // when, as a stamp
+	gaps gaps
+	now  func() time.Time
+	// surveyed is when the last survey was, base the number above which it looked, and bound that up to which all is watched.
+	surveyed    time.Time
+	base, bound int64
 }
 
-// maxInFlight bounds the rows that one look at READ UNCOMMITTED takes.
-const maxInFlight = 10_000
-
-// lookEvery is the pause between two such looks.
-const lookEvery = 500 * time.Millisecond
+const (
+	// surveyRows is how many rows a survey looks at.
+	surveyRows = 10_000
+	// surveyEvery is the pause between two surveys if there is no backlog to walk over.
+	surveyEvery = 250 * time.Millisecond
+)
 
 func newMySQLReader(s *store, window time.Duration) *mysqlReader {
-	return &mysqlReader{store: s, marks: newMarks(), window: window, now: time.Now, start: time.Now()}
+	return &mysqlReader{store: s, marks: newMarks(), gaps: gaps{window: window, most: maxGaps}, now: time.Now}
 }
-
-// stamp is the time since the start in microseconds, never 0.
-func (r *mysqlReader) stamp() int64 { return r.now().Sub(r.start).Microseconds() + 1 }
 
 // read implements reader.
 func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page, error) {
 	r.keep(leases)
-	p := page{covered: make(map[int]int64, len(leases))}
-	if w := r.onward(leases); w != nil {
-		p.walk, p.horizon, p.bounds = w, w.horizon, w.bounds
-		return p, r.readBySeq(ctx, w.cursor, w.high, leases, limit, &p)
+	if behind := r.onward(leases); behind != nil {
+		return r.next(ctx, leases, *behind, limit)
 	}
-	p.horizon = r.stamp() - r.window.Microseconds()
-	// The look comes before the read: what commits in between is found by the read.
-	bound, err := r.look(ctx, leases, p.horizon)
-	if err != nil {
-		return page{}, fmt.Errorf("looking for transactions in flight: %w", err)
-	}
-	if bound >= 0 {
-		p.bounds = make(map[int]int64, len(leases))
-		for _, l := range leases {
-			p.bounds[l.part] = bound
-		}
-	} else {
-		p.horizon = math.MinInt64 // not looked at, nothing advances
-	}
-	if r.full { // there is a backlog
-		high, err := r.highest(ctx)
+	from, to := r.minFrom(leases), int64(math.MaxInt64)
+	p := page{covered: make(map[int]int64, len(leases)), horizon: math.MaxInt64}
+	if r.full || from < r.base || r.now().Sub(r.surveyed) >= surveyEvery {
+		s, err := r.survey(ctx, leases, from)
 		if err != nil {
-			return page{}, err
+			return page{}, fmt.Errorf("looking for events in flight: %w", err)
 		}
-		p.walk = &walk{leases: signature(leases), high: high, horizon: p.horizon, bounds: p.bounds}
+		bound, crowded := r.gaps.update(s, r.now())
+		if crowded {
+			r.notAbove(bound)
+			from = r.minFrom(leases)
+		}
+		r.surveyed, r.base, r.bound = r.now(), from, bound
+		if high := s.belowInFlight(); r.full && high > from { // there is a backlog
+			p.walk, to = &walk{leases: signature(leases), high: high, horizon: p.horizon}, high
+		}
 	}
-	return p, r.readBySeq(ctx, r.minLow(leases), math.MaxInt64, leases, limit, &p)
+	p.bounds = make(map[int]int64, len(leases))
+	for _, l := range leases {
+		p.bounds[l.part] = r.bound
+	}
+	if p.walk != nil {
+		p.walk.bounds = p.bounds
+	}
+	if err := r.readWithGaps(ctx, from, to, leases, limit, &p); err != nil {
+		return page{}, fmt.Errorf("reading events: %w", err)
+	}
+	return p, nil
+}
+
+// readWithGaps is readBySeq and looks for what has appeared in the gaps below, in one snapshot. A page of nothing but that
+// is one by itself, if it may not have all of it.
+func (r *mysqlReader) readWithGaps(ctx context.Context, from, to int64, leases []lease, limit int, p *page) error {
+	watched := r.gaps.below(from)
+	if len(watched) == 0 {
+		return r.readBySeq(ctx, from, to, leases, limit, p)
+	}
+	in, args := r.partsIn("e.part", leases)
+	rest := " AND " + in + " AND " + r.pending() + " ORDER BY e.seq LIMIT ?)"
+	read := "(SELECT ? AS late, " + r.columns() + " FROM " + r.events + " e" + r.bySeq + " WHERE "
+	query := read + rangesIn(watched) + rest + " UNION ALL " + read + "e.seq > ? AND e.seq <= ?" + rest
+	all := append(append([]any{1}, args...), limit, 0, from, to)
+	all = append(append(all, args...), limit)
+
+	var late []item
+	budget := r.budget()
+	err := r.store.query(ctx, r.db, query, all, func(rows *sql.Rows) error {
+		var isLate bool
+		var row nullItem
+		if err := rows.Scan(append([]any{&isLate}, row.targets()...)...); err != nil {
+			return err
+		}
+		if isLate {
+			late = append(late, row.item())
+			return nil // they come first, and all of them must
+		}
+		p.items = append(p.items, row.item())
+		return budget.take(&p.items[len(p.items)-1])
+	})
+	cut := budget.cut(&err)
+	if err != nil {
+		return err
+	}
+	if len(late) >= limit {
+		p.items, p.full, p.walk = late, true, nil
+		for _, l := range leases {
+			p.covered[l.part] = late[len(late)-1].Seq
+		}
+		return nil
+	}
+	p.coverAll(leases, to, limit, cut)
+	p.items = append(late, p.items...)
+	return nil
+}
+
+// next implements reader.
+func (r *mysqlReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {
+	p := behind.follow()
+	return p, r.readBySeq(ctx, behind.rest[0].seq, p.walk.high, leases, limit, &p)
 }
 
 // settled implements reader.
 func (r *mysqlReader) settled(p page, s settlement) {
-	r.move(p, s, r.stamp())
+	r.moveAtOnce(p, s)
 	r.walked(p, s)
 }
 
-// look returns the number up to which nothing is in flight, at most the highest
-// mark that is old enough, and -1 if there is none or the last look was a moment ago.
-func (r *mysqlReader) look(ctx context.Context, leases []lease, horizon int64) (int64, error) {
-	if now := r.stamp(); now-r.looked < lookEvery.Microseconds() {
-		return -1, nil
-	}
-	ready, low := int64(-1), int64(math.MaxInt64)
-	for _, l := range leases {
-		p := r.parts[l.part]
-		for _, w := range p.waiting {
-			if w.stamp <= horizon {
-				ready = max(ready, w.seq)
-				low = min(low, p.low)
-			}
+// low implements reader: the next owner knows of no gaps.
+func (r *mysqlReader) low(l lease) int64 {
+	low := r.marks.low(l)
+	return min(low, r.gaps.first(low+1)-1)
+}
+
+// survey looks at the numbers above from and at the gaps below.
+func (r *mysqlReader) survey(ctx context.Context, leases []lease, from int64) (s survey, err error) {
+	s = survey{from: from, to: from, pending: map[int64]bool{}}
+	watched := r.gaps.below(from)
+	above := "(SELECT e.seq, 0 FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?)"
+	in, args := r.partsIn("e.part", leases)
+	err = r.dirty(ctx, func(tx *sql.Tx) error {
+		query := above
+		if len(watched) > 0 {
+			query += " UNION ALL (SELECT e.seq, 0 FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(watched) + ")"
 		}
-	}
-	if ready < 0 {
-		return -1, nil
-	}
-	r.looked = r.stamp()
-	seen, err := r.uncommitted(ctx, low, ready)
-	if err != nil || len(seen) == 0 {
-		return ready, err
-	}
-	if len(seen) == maxInFlight {
-		ready = seen[len(seen)-1]
-	}
-	committed := make(map[int64]bool, len(seen))
-	in, args := r.dialect.IntsIn("e.seq", seen)
-	err = r.transaction(ctx, func(tx *sql.Tx) error {
-		return r.store.query(ctx, tx, "SELECT e.seq FROM "+r.events+" e WHERE "+in, args, func(rows *sql.Rows) error {
-			var seq int64
-			err := rows.Scan(&seq)
-			committed[seq] = true
+		return r.store.query(ctx, tx, query, []any{from, int64(math.MaxInt64), surveyRows}, func(rows *sql.Rows) error {
+			seq, _, err := scanSeq(rows)
+			s.written = append(s.written, seq)
+			s.to = max(s.to, seq)
 			return err
 		})
 	})
 	if err != nil {
-		return -1, err
+		return s, err
 	}
-	for _, seq := range seen {
-		if !committed[seq] {
-			return seq - 1, nil
+	err = r.transaction(ctx, func(tx *sql.Tx) error {
+		query, all := above, []any{from, s.to, surveyRows}
+		if len(watched) > 0 {
+			query += " UNION ALL (SELECT e.seq, CASE WHEN " + in + " AND " + r.pending() + " THEN 1 ELSE 0 END FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(watched) + ")"
+			all = append(all, args...)
 		}
+		return r.store.query(ctx, tx, query, all, func(rows *sql.Rows) error {
+			seq, pending, err := scanSeq(rows)
+			s.committed = append(s.committed, seq)
+			if pending {
+				s.pending[seq] = true
+			}
+			return err
+		})
+	})
+	slices.Sort(s.written)
+	slices.Sort(s.committed)
+	// Rows that came in between may have left no room for the last ones.
+	if n := len(s.committed); n >= surveyRows {
+		s.to = min(s.to, s.committed[n-1])
 	}
-	return ready, nil
+	return s, err
 }
 
-// uncommitted lists the unpublished rows of all transactions, in order.
-func (r *mysqlReader) uncommitted(ctx context.Context, low, high int64) (seen []int64, err error) {
+func scanSeq(rows *sql.Rows) (seq int64, flag bool, err error) {
+	err = rows.Scan(&seq, &flag)
+	return seq, flag, err
+}
+
+// rangesIn is the condition that the number is in one of the gaps.
+func rangesIn(watched []gap) string {
+	var singles []int64
+	var b strings.Builder
+	for _, g := range watched {
+		if g.low == g.high {
+			singles = append(singles, g.low)
+			continue
+		}
+		fmt.Fprintf(&b, " OR e.seq BETWEEN %d AND %d", g.low, g.high)
+	}
+	if len(singles) > 0 {
+		b.WriteString(" OR e.seq IN (")
+		for i, seq := range singles {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprint(&b, seq)
+		}
+		b.WriteByte(')')
+	}
+	return "(" + strings.TrimPrefix(b.String(), " OR ") + ")"
+}
+
+// dirty runs fn in a transaction that sees what others have not committed.
+func (r *mysqlReader) dirty(ctx context.Context, fn func(*sql.Tx) error) (err error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
 			err = errors.Join(err, e)
 		}
 	}()
-	query := "SELECT e.seq FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ? AND e.processed_at IS NULL ORDER BY e.seq LIMIT ?"
-	err = r.store.query(ctx, tx, query, []any{low, high, maxInFlight}, func(rows *sql.Rows) error {
-		var seq int64
-		err := rows.Scan(&seq)
-		seen = append(seen, seq)
-		return err
-	})
-	return seen, err
+	return fn(tx)
 }

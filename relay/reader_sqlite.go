@@ -18,16 +18,26 @@ func newSQLiteReader(s *store) *sqliteReader { return &sqliteReader{store: s, ma
 // read implements reader.
 func (r *sqliteReader) read(ctx context.Context, leases []lease, limit int) (page, error) {
 	r.keep(leases)
+	if behind := r.onward(leases); behind != nil {
+		return r.next(ctx, leases, *behind, limit)
+	}
 	p := page{covered: make(map[int]int64, len(leases)), horizon: math.MaxInt64}
-	return p, r.readBySeq(ctx, r.minLow(leases), math.MaxInt64, leases, limit, &p)
+	if r.full { // there is a backlog; it may be walked over without an end, since nothing becomes visible below
+		p.walk = &walk{leases: signature(leases), high: math.MaxInt64, horizon: p.horizon}
+	}
+	return p, r.readBySeq(ctx, r.minFrom(leases), math.MaxInt64, leases, limit, &p)
+}
+
+// next implements reader.
+func (r *sqliteReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {
+	p := behind.follow()
+	return p, r.readBySeq(ctx, behind.rest[0].seq, p.walk.high, leases, limit, &p)
 }
 
 // settled implements reader.
 func (r *sqliteReader) settled(p page, s settlement) {
-	r.move(p, s, 1)
-	// Nothing can be in flight below what was read, so the new mark needs no later read.
-	p.horizon = math.MaxInt64
-	r.move(p, s, 0)
+	r.moveAtOnce(p, s) // nothing can be in flight below what was read
+	r.walked(p, s)
 }
 
 // readBySeq reads the leased partitions together in the order of their numbers, above from and up to to.
@@ -36,15 +46,10 @@ func (s *store) readBySeq(ctx context.Context, from, to int64, leases []lease, l
 	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND e.seq <= ? AND " + in + " AND " + s.pending() +
 		" ORDER BY e.seq LIMIT ?"
 	args = append([]any{from, to}, args...)
-	if err := s.scanItems(ctx, query, append(args, limit), &p.items); err != nil {
+	cut, err := s.scanItems(ctx, query, append(args, limit), &p.items)
+	if err != nil {
 		return fmt.Errorf("reading events: %w", err)
 	}
-	covered := to
-	if p.full = len(p.items) >= limit; p.full {
-		covered = p.items[len(p.items)-1].Seq
-	}
-	for _, l := range leases {
-		p.covered[l.part] = covered
-	}
+	p.coverAll(leases, to, limit, cut)
 	return nil
 }

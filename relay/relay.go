@@ -31,6 +31,7 @@ type Relay struct {
 	wake    *gormoutbox.Plugin // nil without a plugin on db
 	started atomic.Bool
 	health  health
+	size    pageSize
 	// firstSweep and retainEvery are the constants, except in tests.
 	firstSweep, retainEvery time.Duration
 }
@@ -86,8 +87,9 @@ func New(db *gorm.DB, publisher message.Publisher, config Config) (*Relay, error
 	tables := gormoutbox.TablesFor(config.Table)
 	config.Table = tables.Events
 	s := newStore(pool, d, tables)
-	s.remove = config.DeleteOnPublish
+	s.remove, s.pageBytes = config.DeleteOnPublish, config.BatchBytes
 	r := &Relay{config: config, db: db, store: s, settler: s, wake: plugin, firstSweep: firstSweep, retainEvery: retainEvery}
+	r.size = pageSize{config.BatchSize, config.BatchSize}
 	r.leases = newLeases(s, config.ID, config.Lease)
 	if batch, ok := publisher.(watermilladapter.BatchPublisher); ok {
 		r.sender = &batches{publisher: batch, timeout: config.PublishTimeout, valid: r.leases.valid}

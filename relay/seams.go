@@ -16,6 +16,8 @@ type reader interface {
 	// read returns pending events of the leased partitions; events of one aggregate are in order and
 	// none is missing before one that is returned.
 	read(ctx context.Context, leases []lease, limit int) (page, error)
+	// next returns what stands behind a page of a walk that goes on. It may be called before that page is settled, beside settled.
+	next(ctx context.Context, leases []lease, behind page, limit int) (page, error)
 	// settled tells what became of a page, so that the next read may begin later.
 	settled(p page, s settlement)
 	// fallBack makes the next read of a partition begin at seq or before.
@@ -74,6 +76,15 @@ type page struct {
 	// full says that there may be more behind, and walk is what the page is part of, or nil.
 	full bool
 	walk *walk
+	// nth counts the pages of a walk from 0, and rest is where it goes on.
+	nth  int
+	rest []place
+}
+
+// place is where a partition is read from: behind a number.
+type place struct {
+	part int
+	seq  int64
 }
 
 // outcome is what became of one attempt.

@@ -30,7 +30,7 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 	}
 	var err error
 	if simple && s.dialect.Name() != "mysql" {
-		err = s.settleSimple(ctx, leases, items, &out)
+		err = s.settleSimple(ctx, leases, decisions, items, &out)
 	} else {
 		err = s.settleAll(ctx, leases, decisions, &out)
 	}
@@ -40,24 +40,15 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 	return out, nil
 }
 
-// settleSimple settles published events of aggregates that are not held.
-func (s *store) settleSimple(ctx context.Context, leases []lease, items []*item, out *settlement) error {
+// settleSimple settles published events of aggregates that are not held, if all their partitions are ours.
+func (s *store) settleSimple(ctx context.Context, leases []lease, decisions []decision, items []*item, out *settlement) error {
 	n, err := s.settlePublished(ctx, s.db, leases, items, out)
 	if err != nil || n == int64(len(items)) {
 		return err
 	}
-	// A row is missing or a lease is lost.
-	ours, err := s.ours(ctx, s.db, leases, "")
-	if err != nil {
-		return err
-	}
-	for _, it := range items {
-		if !ours[it.Part] {
-			delete(out.done, it.Seq)
-			out.lose(it.Part)
-		}
-	}
-	return nil
+	// A lease is lost, or somebody has deleted a row or marked it processed.
+	clear(out.done)
+	return s.settleAll(ctx, leases, decisions, out)
 }
 
 func (s *settlement) lose(part int) {
@@ -87,15 +78,17 @@ func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, i
 		}
 		return s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+" SET "+s.setProcessed()+where, args...)
 	}
-	// The transaction's id is the stamp of the low marks, see postgresReader.
+	// The transaction's id is the stamp of the low marks, see postgresReader. The leases are looked at once, not for each event.
 	write, from := "UPDATE "+s.events+" e SET "+s.setProcessed(), " FROM "
 	if s.remove {
 		write, from = "DELETE FROM "+s.events+" e", " USING "
 	}
-	query := "WITH u AS (" + write + from + "unnest(?::int[], ?::bigint[]) AS k (part, seq), " + s.partitions +
-		" p WHERE e.part = k.part AND e.seq = k.seq AND p.part = k.part AND " + tokensIn("p.token", leases) + " RETURNING 1)" +
+	query := "WITH u AS (" + write + from + "unnest(?::int[], ?::bigint[]) AS k (part, seq) WHERE e.part = k.part AND e.seq = k.seq AND (SELECT COUNT(*) FROM " +
+		s.partitions + " p WHERE p.part = ANY (?::int[]) AND " + tokensIn("p.token", leases) + ") = ? RETURNING 1)" +
 		" SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
-	err = s.query(ctx, q, query, []any{dialect.IntArray(parts), dialect.IntArray(seqs)}, func(rows *sql.Rows) error {
+	distinct := slices.Compact(slices.Sorted(slices.Values(parts)))
+	args := []any{dialect.IntArray(parts), dialect.IntArray(seqs), dialect.IntArray(distinct), len(distinct)}
+	err = s.query(ctx, q, query, args, func(rows *sql.Rows) error {
 		return rows.Scan(&n, &out.stamp)
 	})
 	return n, err

@@ -28,6 +28,8 @@ type store struct {
 	bySeq, byPart string
 	// remove deletes published events.
 	remove bool
+	// pageBytes is from how many bytes on no further event is taken into a page.
+	pageBytes int
 	// leaseMu keeps renewals and settlements, which lock rows of the same table, from locking each other out.
 	leaseMu sync.Mutex
 }
@@ -100,7 +102,10 @@ func (s *store) columns() string {
 		s.dialect.Micros("e.created_at") + ", e.attempts"
 }
 
-// nullItem is a row of an outer join, which may have no event.
+// itemColumns is how many columns that is.
+const itemColumns = 11
+
+// nullItem is a row with its columns as they are, which may have no event.
 type nullItem struct {
 	seq, part, created, attempts                              sql.NullInt64
 	id, aggregateType, aggregateID, eventType, topic, headers sql.NullString
@@ -131,15 +136,18 @@ func (n *nullItem) item() item {
 	return it
 }
 
-func (s *store) scanItems(ctx context.Context, query string, args []any, into *[]item) error {
-	return s.query(ctx, s.db, query, args, func(rows *sql.Rows) error {
+// scanItems reads events, and says whether it stopped early because they are many bytes.
+func (s *store) scanItems(ctx context.Context, query string, args []any, into *[]item) (cut bool, err error) {
+	budget := s.budget()
+	err = s.query(ctx, s.db, query, args, func(rows *sql.Rows) error {
 		var n nullItem
 		if err := rows.Scan(n.targets()...); err != nil {
 			return err
 		}
 		*into = append(*into, n.item())
-		return nil
+		return budget.take(&(*into)[len(*into)-1])
 	})
+	return budget.cut(&err), err
 }
 
 // notHeld is the condition that the event does not stand behind a held one of its
@@ -150,11 +158,21 @@ func (s *store) notHeld() string {
 }
 
 // now is the database's clock, read once a statement, so that an index can be searched by it.
-func (s *store) now() string { return "(SELECT " + s.dialect.Now() + ")" }
+func (s *store) now() string {
+	if s.dialect.Name() == "postgres" {
+		return "statement_timestamp()" // of a subquery its planner expects a third of the table
+	}
+	return "(SELECT " + s.dialect.Now() + ")"
+}
 
-// pending is the condition that an event is to be published as soon as possible.
+// pending is the condition that an event is to be published as soon as possible. On PostgreSQL it is hidden from the planner, see
+// postgresReader.pages.
 func (s *store) pending() string {
-	return "e.processed_at IS NULL AND e.parked_at IS NULL AND e.available_at IS NULL AND " + s.notHeld()
+	open := "e.processed_at IS NULL AND e.parked_at IS NULL AND e.available_at IS NULL"
+	if s.dialect.Name() == "postgres" {
+		open = "CASE WHEN " + open + " THEN true ELSE false END"
+	}
+	return open + " AND " + s.notHeld()
 }
 
 // partsIn is the condition that expr is one of the leased partitions.

@@ -27,7 +27,7 @@ func (s *store) sweep(ctx context.Context, leases []lease, low func(lease) int64
 	in, args := s.partsIn("e.part", leases)
 	query := "SELECT " + s.columns() + " FROM " + s.events + " e WHERE " + in + " AND e.seq <= ? AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
 	var all []item
-	if err := s.scanItems(ctx, query, append(args, highest, limit), &all); err != nil {
+	if _, err := s.scanItems(ctx, query, append(args, highest, limit), &all); err != nil {
 		return nil, fmt.Errorf("sweeping: %w", err)
 	}
 	below := all[:0]

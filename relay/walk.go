@@ -2,21 +2,29 @@ package relay
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
 // walk goes on behind a full page instead of from the low marks again, which would pass over all that was published
-// since. It ends with the highest number that could be seen when it began: an event above
-// may stand behind one of its aggregate that was committed too late to be seen at the begin, and that has
-// a number which the walk has passed. Such an event drew its number after that commit, so the next walk finds both.
+// since, and without waiting for the page to be settled.
+//
+// It must not find an event whose predecessor, of the same aggregate, was committed too late to be seen when the walk passed it. If that one is of
+// another transaction, the event drew its number after that commit, so it is above the highest number that could be seen when the
+// walk began, where the walk ends. If both are of one transaction, it was open when the walk began: PostgreSQL tells of each event
+// whether its transaction was, and the walk ends before such an event; on MySQL it ends before the first number in flight.
+// The next walk finds both.
 //
 // What a walk shows about the low marks is what its first read could see.
 type walk struct {
 	leases  string
-	cursor  int64
 	high    int64
 	horizon int64
 	bounds  map[int]int64
+	// snapshot is what its first read could see (PostgreSQL).
+	snapshot string
+	// pages is how many the walk has at most, 0 without a limit.
+	pages int
 }
 
 // signature tells leases from others.
@@ -28,24 +36,70 @@ func signature(leases []lease) string {
 	return b.String()
 }
 
-// onward returns the walk that goes on, nil if the read is to begin at the low marks. It is forgotten, since a
+// goesOn says whether there is a page behind this one in its walk.
+func (p *page) goesOn() bool {
+	return p.walk != nil && p.full && len(p.rest) > 0 && (p.walk.pages == 0 || p.nth+1 < p.walk.pages)
+}
+
+// follow begins the page behind this one.
+func (p *page) follow() page {
+	w := p.walk
+	return page{walk: w, nth: p.nth + 1, horizon: w.horizon, bounds: w.bounds, covered: map[int]int64{}}
+}
+
+// cover says how far a page goes that was read partition by partition: those before the last one of a full page
+// were read to their end, those behind it not at all. If stop is not nil it ends before that event, and the walk with it.
+func (p *page) cover(from []place, limit int, cut bool, stop *place) {
+	end := int64(math.MaxInt64)
+	if p.walk != nil && p.nth > 0 {
+		end = p.walk.high
+	}
+	p.full = stop == nil && (cut || len(p.items) >= limit)
+	last := place{part: -1}
+	switch {
+	case stop != nil:
+		last = place{stop.part, stop.seq - 1}
+	case p.full:
+		last = place{p.items[len(p.items)-1].Part, p.items[len(p.items)-1].Seq}
+	}
+	for i, at := range from {
+		if at.part == last.part {
+			p.covered[at.part] = last.seq
+			p.rest = append([]place{last}, from[i+1:]...)
+			return
+		}
+		p.covered[at.part] = end
+	}
+}
+
+// coverAll says how far a page goes that was read by number, up to to.
+func (p *page) coverAll(leases []lease, to int64, limit int, cut bool) {
+	if p.full = cut || len(p.items) >= limit; p.full {
+		to = p.items[len(p.items)-1].Seq
+		p.rest = []place{{seq: to}}
+	}
+	for _, l := range leases {
+		p.covered[l.part] = to
+	}
+}
+
+// onward returns the page behind which a walk goes on, nil if the read is to begin at the low marks. It is forgotten, since a
 // pass that fails has left events behind it.
-func (m *marks) onward(leases []lease) *walk {
-	w := m.walk
-	m.walk = nil
-	if w == nil || w.leases != signature(leases) {
+func (m *marks) onward(leases []lease) *page {
+	p := m.behind
+	m.behind = nil
+	if p == nil || p.walk.leases != signature(leases) {
 		return nil
 	}
-	return w
+	return p
 }
 
 // walked says whether the walk of a page goes on behind it: if it was full, and all of it is settled or held.
 func (m *marks) walked(p page, s settlement) {
-	m.full = p.full
-	w := p.walk
-	if w == nil || !p.full || len(s.released) > 0 || len(s.lost) > 0 || len(firstOpen(p, s)) > 0 {
+	m.full, m.behind = p.full, nil
+	if !p.goesOn() || len(s.released) > 0 || len(s.lost) > 0 || len(firstOpen(p, s)) > 0 {
 		return
 	}
-	w.cursor = p.items[len(p.items)-1].Seq
-	m.walk = w
+	p.items = nil
+	m.behind = &p
 }

@@ -1,0 +1,118 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// maxGaps bounds how many ranges of numbers are watched; each costs a look into an index with each read.
+const maxGaps = 1000
+
+// gaps are the numbers of MySQL and MariaDB below the low marks of which a row may still appear: those of rows that open transactions have
+// written, and those that were drawn and of which no row can be seen. The latter is the rule after a rollback, so they are
+// forgotten when no row has appeared for Config.SettleWindow. Each read looks at them, too, in the same snapshot.
+type gaps struct {
+	window time.Duration
+	most   int
+	ranges []gap // in order, none touches another one's numbers
+}
+
+type gap struct {
+	low, high int64
+	since     time.Time
+}
+
+// survey is what two looks at the numbers of (from, to] and of the gaps found, one after the other.
+type survey struct {
+	from, to int64
+	// written are those of rows of all transactions, ended or not.
+	written []int64
+	// committed are those that could be seen as committed a moment later, in order, and pending those of them that are to be read.
+	committed []int64
+	pending   map[int64]bool
+}
+
+// update learns from a survey. It returns the number up to which every row that could not be seen is watched, and whether that is as far as
+// there is room: then no low mark may stand above.
+func (g *gaps) update(s survey, now time.Time) (bound int64, crowded bool) {
+	rows := slices.Concat(s.written, s.committed)
+	slices.Sort(rows)
+	rows = slices.Compact(rows)
+	var out, beyond []gap
+	for _, old := range g.ranges {
+		if old.high > s.to { // it was not looked at
+			beyond = append(beyond, gap{max(old.low, s.to+1), old.high, old.since})
+		}
+		old.high = min(old.high, s.from) // the rest is found anew
+		next := old.low
+		for _, seq := range between(rows, old.low, old.high) {
+			out = g.keep(out, gap{next, seq - 1, old.since}, now)
+			next = seq + 1
+			if _, ok := slices.BinarySearch(s.committed, seq); !ok || s.pending[seq] {
+				out = append(out, gap{seq, seq, now})
+			}
+		}
+		out = g.keep(out, gap{next, old.high, old.since}, now)
+	}
+	next := s.from + 1
+	for _, seq := range append(between(rows, s.from+1, s.to), s.to+1) {
+		if next < seq {
+			out = append(out, gap{next, seq - 1, now})
+		}
+		next = seq + 1
+		if _, ok := slices.BinarySearch(s.committed, seq); !ok && seq <= s.to {
+			out = append(out, gap{seq, seq, now})
+		}
+	}
+	out = append(out, beyond...)
+	bound = s.to
+	if crowded = len(out) > g.most; crowded {
+		bound = min(bound, out[g.most].low-1)
+		out = out[:g.most]
+	}
+	g.ranges = out
+	return bound, crowded
+}
+
+// keep adds what is left of a gap in which no row was found, if it is not too old.
+func (g *gaps) keep(out []gap, left gap, now time.Time) []gap {
+	if left.low > left.high || now.Sub(left.since) > g.window {
+		return out
+	}
+	return append(out, left)
+}
+
+// between are the numbers of a sorted list from low to high.
+func between(rows []int64, low, high int64) []int64 {
+	begin, _ := slices.BinarySearch(rows, low)
+	end, _ := slices.BinarySearch(rows, high+1)
+	return slices.Clip(rows[begin:max(begin, end)])
+}
+
+// below are the gaps up to a number, beyond which a read looks anyway.
+func (g *gaps) below(seq int64) (out []gap) {
+	for _, r := range g.ranges {
+		if r.low <= seq {
+			out = append(out, gap{low: r.low, high: min(r.high, seq)})
+		}
+	}
+	return out
+}
+
+// first is the least number that is watched, or most if there is none.
+func (g *gaps) first(most int64) int64 {
+	if len(g.ranges) == 0 {
+		return most
+	}
+	return g.ranges[0].low
+}
+
+// belowInFlight is the number up to which everything that was written was committed.
+func (s *survey) belowInFlight() int64 {
+	for _, seq := range s.written {
+		if _, ok := slices.BinarySearch(s.committed, seq); !ok && seq > s.from {
+			return min(seq-1, s.to)
+		}
+	}
+	return s.to
+}

@@ -1,0 +1,464 @@
+package relay
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// model is a database with transactions that draw an id, then numbers, and commit or roll back in
+// any order; the marks run against it as in the readers and the loop.
+type model struct {
+	random   *rand.Rand
+	next     int64 // transaction id
+	seq      int64
+	open     []*modelTx
+	events   map[int64]*modelEvent
+	held     map[laneKey]int64
+	marks    *marks
+	leases   []lease
+	maxLimit int
+	// joint reads all partitions together, as MySQL's reader does, else one after the other, as that of PostgreSQL.
+	joint bool
+	// serial makes the writers of one key wait for one another: only then the key has an order.
+	serial bool
+	// began is the snapshot of the last walk.
+	began snapshot
+	// gaps, base and bound are those of MySQL's reader.
+	gaps        gaps
+	base, bound int64
+	// walks and ended count what is of interest: pages behind others, bystanders that ended.
+	walks, ended, crowded int
+	fault                 string
+	// quiet ends the writing.
+	quiet bool
+}
+
+type modelTx struct {
+	id     int64
+	events []*modelEvent
+}
+
+type modelEvent struct {
+	item
+	xid int64
+	// A row is written some time after its number is drawn, and visible when its transaction has ended.
+	written, visible, done bool
+}
+
+func (m *model) write() {
+	if m.quiet {
+		return
+	}
+	if len(m.open) < 6 && m.random.IntN(2) == 0 {
+		m.next++
+		m.open = append(m.open, &modelTx{id: m.next})
+	}
+	if len(m.open) == 0 {
+		return
+	}
+	tx := m.open[m.random.IntN(len(m.open))]
+	if n := len(tx.events); n > 0 && !tx.events[n-1].written {
+		tx.events[n-1].written = true
+		return
+	}
+	k := m.random.IntN(12)
+	if m.serial && m.locked(tx, fmt.Sprint(k)) {
+		return
+	}
+	m.seq++
+	e := &modelEvent{item: at(k%len(m.leases), m.seq, fmt.Sprint(k)), xid: tx.id, written: m.random.IntN(3) > 0}
+	m.events[m.seq] = e
+	tx.events = append(tx.events, e)
+}
+
+// locked says whether another open transaction has written the key.
+func (m *model) locked(own *modelTx, key string) bool {
+	return slices.ContainsFunc(m.open, func(tx *modelTx) bool {
+		return tx != own && slices.ContainsFunc(tx.events, func(e *modelEvent) bool { return e.AggregateID == key })
+	})
+}
+
+func (m *model) end() {
+	if len(m.open) == 0 {
+		return
+	}
+	i := m.random.IntN(len(m.open))
+	rollback := m.random.IntN(5) == 0
+	for _, e := range m.open[i].events {
+		e.written, e.visible = true, true
+		if rollback {
+			delete(m.events, e.Seq)
+		}
+	}
+	m.open = slices.Delete(m.open, i, i+1)
+}
+
+// others lets some of it happen between two statements of the relay.
+func (m *model) others(n int) {
+	for range m.random.IntN(n) {
+		m.write()
+		m.end()
+	}
+}
+
+func (m *model) snapshot() snapshot {
+	s := snapshot{end: m.next + 1}
+	for _, tx := range m.open {
+		s.open = append(s.open, tx.id)
+	}
+	slices.Sort(s.open)
+	return s
+}
+
+func (m *model) limit() int { return 1 + m.random.IntN(m.maxLimit) }
+
+func (m *model) read() page {
+	m.marks.keep(m.leases)
+	if behind := m.marks.onward(m.leases); behind != nil {
+		return m.follow(*behind)
+	}
+	if m.joint {
+		return m.readJoint()
+	}
+	return m.readParts()
+}
+
+// follow is the page behind another one of a walk.
+func (m *model) follow(behind page) page {
+	m.walks++
+	p := behind.follow()
+	if m.joint {
+		m.collectJoint(&p, behind.rest[0].seq, p.walk.high)
+		return p
+	}
+	limit := m.limit()
+	stop := m.collect(&p, behind.rest, p.walk.high, limit)
+	p.cover(behind.rest, limit, false, stop)
+	return p
+}
+
+// readParts is a page in one snapshot: partition by partition, from the low mark.
+func (m *model) readParts() page {
+	s := m.snapshot()
+	for m.marks.endBystanders(s) {
+		m.ended++
+		m.others(6)
+		s = m.snapshot()
+	}
+	for _, xid := range s.open {
+		if m.random.IntN(4) == 0 {
+			m.marks.passBy(xid)
+		}
+	}
+	p := page{covered: map[int]int64{}, horizon: m.marks.horizon(s)}
+	if m.marks.full {
+		p.walk = &walk{leases: signature(m.leases), high: m.highest(), horizon: p.horizon, pages: m.random.IntN(3) * 4, snapshot: fmt.Sprint(s.end, s.open)}
+		m.began = s
+	}
+	var from []place
+	first := m.random.IntN(len(m.leases))
+	for i := range m.leases {
+		l := m.leases[(first+i)%len(m.leases)]
+		from = append(from, place{l.part, m.marks.from(l)})
+	}
+	limit := m.limit()
+	m.collect(&p, from, math.MaxInt64, limit)
+	p.cover(from, limit, false, nil)
+	return p
+}
+
+func (m *model) collect(p *page, from []place, to int64, limit int) (stop *place) {
+	for _, at := range from {
+		for seq := at.seq + 1; seq <= min(to, m.seq); seq++ {
+			e := m.pending(seq)
+			if e == nil || e.Part != at.part {
+				continue
+			}
+			if p.nth > 0 && (e.xid >= m.began.end || m.began.running(e.xid)) {
+				return &place{at.part, seq}
+			}
+			p.items = append(p.items, e.item)
+			if len(p.items) == limit {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// pending is the event with a number if it is to be read.
+func (m *model) pending(seq int64) *modelEvent {
+	e := m.events[seq]
+	if e == nil || !e.visible || e.done {
+		return nil
+	}
+	if head, ok := m.held[e.key()]; ok && seq >= head {
+		return nil
+	}
+	return e
+}
+
+// readJoint is a page of all partitions by number, with a survey before.
+func (m *model) readJoint() page {
+	from, to := m.marks.minFrom(m.leases), int64(math.MaxInt64)
+	p := page{covered: map[int]int64{}, horizon: math.MaxInt64}
+	if m.marks.full || from < m.base || m.random.IntN(2) == 0 {
+		s := m.survey(from)
+		bound, crowded := m.gaps.update(s, time.Time{})
+		if crowded {
+			m.marks.notAbove(bound)
+			from = m.marks.minFrom(m.leases)
+			m.crowded++
+		}
+		m.base, m.bound = from, bound
+		if high := s.belowInFlight(); m.marks.full && high > from {
+			p.walk, to = &walk{leases: signature(m.leases), high: high, horizon: p.horizon}, high
+		}
+	}
+	m.others(3)
+	p.bounds = map[int]int64{}
+	for _, l := range m.leases {
+		p.bounds[l.part] = m.bound
+	}
+	if p.walk != nil {
+		p.walk.bounds = p.bounds
+	}
+	var late []item
+	for _, g := range m.gaps.below(from) {
+		for seq := g.low; seq <= g.high; seq++ {
+			if e := m.pending(seq); e != nil {
+				late = append(late, e.item)
+			}
+		}
+	}
+	m.collectJoint(&p, from, to)
+	p.items = append(late, p.items...)
+	return p
+}
+
+// survey looks at what is written, and a moment later at what is committed.
+func (m *model) survey(from int64) survey {
+	s := survey{from: from, to: from, pending: map[int64]bool{}}
+	most := 1 + m.random.IntN(40)
+	for seq := from + 1; seq <= m.seq && most > 0; seq++ {
+		if e := m.events[seq]; e != nil && e.written {
+			s.written, s.to = append(s.written, seq), seq
+			most--
+		}
+	}
+	watched := m.gaps.below(from)
+	for _, g := range watched {
+		for seq := g.low; seq <= g.high; seq++ {
+			if e := m.events[seq]; e != nil && e.written {
+				s.written = append(s.written, seq)
+			}
+		}
+	}
+	m.others(4)
+	for seq := from + 1; seq <= s.to; seq++ {
+		if e := m.events[seq]; e != nil && e.visible {
+			s.committed = append(s.committed, seq)
+		}
+	}
+	for _, g := range watched {
+		for seq := g.low; seq <= g.high; seq++ {
+			if e := m.events[seq]; e != nil && e.visible {
+				s.committed = append(s.committed, seq)
+				s.pending[seq] = m.pending(seq) != nil
+			}
+		}
+	}
+	slices.Sort(s.written)
+	slices.Sort(s.committed)
+	return s
+}
+
+func (m *model) collectJoint(p *page, from, to int64) {
+	limit := m.limit()
+	for seq := from + 1; seq <= min(to, m.seq) && len(p.items) < limit; seq++ {
+		if e := m.pending(seq); e != nil {
+			p.items = append(p.items, e.item)
+		}
+	}
+	p.coverAll(m.leases, to, limit, false)
+}
+
+func (m *model) highest() (high int64) {
+	for seq, e := range m.events {
+		if e.visible {
+			high = max(high, seq)
+		}
+	}
+	return high
+}
+
+// delivered notes an event that goes out although one of its key that could be seen before it has not.
+func (m *model) delivered(it *item) {
+	for seq, e := range m.events {
+		if m.serial && e.visible && !e.done && seq < it.Seq && e.key() == it.key() {
+			m.fault = fmt.Sprintf("event %d overtook %d", it.Seq, seq)
+		}
+	}
+}
+
+// publish publishes some of a page; with trouble, keys fail and are held. It says whether all went out.
+func (m *model) publish(p page, trouble bool, s *settlement) (clean bool) {
+	clean = true
+	stopped := map[laneKey]bool{}
+	for i := range p.items {
+		it := &p.items[i]
+		if stopped[it.key()] {
+			continue
+		}
+		whim := 2
+		if trouble {
+			whim = m.random.IntN(6)
+		}
+		switch whim {
+		case 0: // not attempted, as in an outage
+			stopped[it.key()], clean = true, false
+		case 1:
+			stopped[it.key()], clean = true, false
+			if _, ok := m.held[it.key()]; ok {
+				continue // an earlier one than the head; tried again
+			}
+			m.held[it.key()], s.held[it.key()], s.done[it.Seq] = it.Seq, it.Seq, true
+		default:
+			m.delivered(it)
+			m.events[it.Seq].done, s.done[it.Seq] = true, true
+		}
+	}
+	return clean
+}
+
+// pass publishes a page and goes on behind it as long as all goes well; heads are released at random.
+func (m *model) pass() {
+	p := m.read()
+	m.others(4)
+	s := settlement{done: map[int64]bool{}, held: map[laneKey]int64{}, released: map[int]int64{}}
+	for key, seq := range m.held {
+		if m.random.IntN(4) == 0 {
+			e := m.events[seq]
+			e.done = true
+			delete(m.held, key)
+			s.released[e.Part] = min(seq, cmpOr(s.released[e.Part], seq))
+		}
+	}
+	clean := m.publish(p, m.random.IntN(4) == 0, &s) && len(s.released) == 0
+	for clean && p.goesOn() {
+		behind := m.follow(p) // read ahead
+		m.others(3)
+		then := settlement{done: map[int64]bool{}, held: map[laneKey]int64{}, released: map[int]int64{}}
+		clean = m.publish(behind, m.random.IntN(4) == 0, &then)
+		m.settled(p, s)
+		m.others(3)
+		p, s = behind, then
+	}
+	m.settled(p, s)
+}
+
+func (m *model) settled(p page, s settlement) {
+	m.next++ // the settlement's own id
+	if m.joint {
+		m.marks.moveAtOnce(p, s)
+	} else {
+		m.marks.move(p, s, m.next)
+	}
+	m.marks.walked(p, s)
+}
+
+func cmpOr(a, b int64) int64 {
+	if a == 0 {
+		return b
+	}
+	return a
+}
+
+// TestNothingBelowTheLowMarkIsEverUndelivered: an event below the mark that is neither
+// done nor behind a hold nor of a bystander would never be read again. With serialized writers none overtakes another one of its key.
+func TestNothingBelowTheLowMarkIsEverUndelivered(t *testing.T) {
+	t.Parallel()
+	walks, ended, crowded := 0, 0, 0
+	for seed := range uint64(800) {
+		m := &model{
+			joint: seed%4 == 0, serial: seed%3 > 0, random: rand.New(rand.NewPCG(seed, 7)), events: map[int64]*modelEvent{},
+			held: map[laneKey]int64{}, marks: newMarks(), gaps: gaps{window: time.Hour, most: 3 + int(seed%5)*60}, maxLimit: 1 + int(seed%20),
+		}
+		for part := range 1 + int(seed/12)%3 {
+			m.leases = append(m.leases, lease{part: part, token: "t"})
+		}
+		for step := range 300 {
+			switch m.random.IntN(4) {
+			case 0, 1:
+				m.write()
+			case 2:
+				m.end()
+			default:
+				m.pass()
+			}
+			if m.random.IntN(30) == 0 {
+				m.handOver(step)
+			}
+			m.check(t, fmt.Sprintf("seed %d, step %d", seed, step))
+		}
+		// When all have ended everything is delivered, but what is held.
+		m.quiet = true
+		for len(m.open) > 0 {
+			m.end()
+		}
+		for n := 0; m.left() > 0; n++ {
+			require.Less(t, n, 2000, "seed %d: %d events are never read", seed, m.left())
+			m.pass()
+			m.check(t, fmt.Sprintf("seed %d, at the end", seed))
+		}
+		walks, ended, crowded = walks+m.walks, ended+m.ended, crowded+m.crowded
+	}
+	require.Greater(t, walks, 1000, "walks go on")
+	require.Greater(t, crowded, 100, "there are more gaps than are watched")
+	require.Greater(t, ended, 1000, "bystanders end")
+}
+
+// handOver gives a partition away and takes it again, or all of them to a relay that knows nothing but the saved marks.
+func (m *model) handOver(step int) {
+	for i := range m.leases {
+		m.leases[i].low = m.low(m.leases[i])
+	}
+	if m.random.IntN(2) == 0 {
+		m.marks, m.gaps.ranges, m.base, m.bound = newMarks(), nil, 0, 0
+		return
+	}
+	m.leases[m.random.IntN(len(m.leases))].token = fmt.Sprint(step)
+}
+
+// low is what is saved of a mark.
+func (m *model) low(l lease) int64 {
+	low := m.marks.low(l)
+	return min(low, m.gaps.first(low+1)-1)
+}
+
+func (m *model) left() (n int) {
+	for seq := range m.events {
+		if m.pending(seq) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) check(t *testing.T, when string) {
+	t.Helper()
+	require.Empty(t, m.fault, when)
+	for seq, e := range m.events {
+		head, held := m.held[e.key()]
+		if e.done || held && seq >= head {
+			continue
+		}
+		require.Greater(t, seq, m.low(m.leases[e.Part]), "%s: event %d of key %s", when, seq, e.AggregateID)
+	}
+}
