@@ -44,7 +44,7 @@ func (r *Relay) Drain(ctx context.Context) error {
 // highest is the last number that is committed, 0 if there is none.
 func (s *store) highest(ctx context.Context) (high int64, err error) {
 	query := "SELECT COALESCE(MAX((SELECT MAX(e.seq) FROM " + s.events + " e WHERE e.part = p.part)), 0) FROM " + s.partitions + " p"
-	if s.dialect.Name() == "mysql" {
+	if s.dialect.Name() != "postgres" {
 		query = "SELECT COALESCE(MAX(seq), 0) FROM " + s.events // it has an index of its own
 	}
 	err = s.query(ctx, s.db, query, nil, func(rows *sql.Rows) error { return rows.Scan(&high) })
@@ -57,9 +57,13 @@ func (s *store) highest(ctx context.Context) (high int64, err error) {
 // drained says that no event up to a number is to be published, and that no aggregate waits for its next attempt with one.
 func (s *store) drained(ctx context.Context, high int64) (ok bool, err error) {
 	open := "SELECT 1 FROM " + s.events + " e WHERE e.part = p.part AND e.seq > p.low AND e.seq <= ? AND " + s.pending() + " ORDER BY e.seq LIMIT 1"
+	pending := "EXISTS (SELECT 1 FROM " + s.partitions + " p WHERE (" + open + ") = 1)"
+	if s.dialect.Name() != "postgres" {
+		pending = "EXISTS (SELECT 1 FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > (SELECT MIN(low) FROM " + s.partitions + ") AND e.seq <= ? AND " + s.pending() + ")"
+	}
 	due := "SELECT 1 FROM " + s.events + " e WHERE e.available_at <= " + s.now() + " AND e.seq <= ? AND e.processed_at IS NULL AND e.parked_at IS NULL AND " + s.notHeld()
 	retry := "SELECT 1 FROM " + s.held + " h WHERE h.until IS NOT NULL AND h.seq <= ?"
-	query := "SELECT CASE WHEN EXISTS (SELECT 1 FROM " + s.partitions + " p WHERE (" + open + ") = 1) OR EXISTS (" + due + ") OR EXISTS (" + retry + ") THEN 1 ELSE 0 END"
+	query := "SELECT CASE WHEN " + pending + " OR EXISTS (" + due + ") OR EXISTS (" + retry + ") THEN 1 ELSE 0 END"
 	err = s.query(ctx, s.db, query, []any{high, high, high}, func(rows *sql.Rows) error {
 		var some int
 		err := rows.Scan(&some)

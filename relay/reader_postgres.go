@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,31 +37,27 @@ func newPostgresReader(s *store) *postgresReader {
 	return &postgresReader{store: s, marks: newMarks(), seen: map[int64]time.Time{}, now: time.Now}
 }
 
-// first reads a page from the low marks. Its first row is the snapshot and, for the begin of a walk, the highest number that can be seen.
-func (r *postgresReader) first(walk bool, limit int) string {
-	high := "NULL::bigint"
-	if walk {
-		high = "(SELECT MAX(m.seq) FROM unnest(?::int[]) AS o (part) CROSS JOIN LATERAL (SELECT MAX(e.seq) AS seq FROM " + r.events + " e WHERE e.part = o.part) m)"
-	}
-	return "SELECT pg_current_snapshot()::text, " + high + strings.Repeat(", NULL", itemColumns-1) + " UNION ALL (" + r.pages("NULL", "", limit) + ")"
-}
-
-// behind reads a later page of a walk. It tells of each event whether the begin of the walk could see its transaction.
-func (r *postgresReader) behind(limit int) string {
-	return r.pages("pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)", " AND e.seq <= ?::bigint", limit)
-}
-
-// pages reads pending events partition by partition.
+// ordinary reads a page from the low marks, partition by partition. Its first row is the snapshot.
 //
 // The planner must choose the index in any state of its statistics: with those of a time at which nearly everything was
 // published, or none yet, it expects so few pending rows that it reads and sorts the whole partition for each page, a backlog of millions too.
 // Therefore the conditions are a CASE, which it can't look into, and each row is joined to one row of
 // a function of which it expects a thousand. The limits are literals, or it would plan for a tenth of the table and compile the plan.
-func (r *postgresReader) pages(extra, condition string, limit int) string {
-	lim := fmt.Sprint(limit)
-	return "SELECT p.* FROM unnest(?::int[], ?::bigint[]) AS o (part, low) CROSS JOIN LATERAL (SELECT (" + extra + ")::text, " + r.columns() + " FROM " +
-		r.events + " e CROSS JOIN LATERAL generate_series(o.part, o.part) WHERE e.part = o.part AND e.seq > o.low" + condition +
-		" AND " + r.pending() + " ORDER BY e.seq LIMIT " + lim + ") p LIMIT " + lim
+func (r *postgresReader) ordinary(limit int) string {
+	lim := strconv.Itoa(limit)
+	return "SELECT pg_current_snapshot()::text" + strings.Repeat(", NULL", itemColumns) + " UNION ALL (SELECT NULL, p.* FROM " + leased +
+		" CROSS JOIN LATERAL (SELECT " + r.columns() + " FROM " + r.events + " e CROSS JOIN LATERAL generate_series(o.part, o.part) WHERE e.part = o.part" +
+		" AND e.seq > o.low AND " + r.pending() + " ORDER BY e.seq LIMIT " + lim + ") p LIMIT " + lim + ")"
+}
+
+// leased are the partitions and where each is read from.
+const leased = "unnest(?::int[], ?::bigint[]) AS o (part, low)"
+
+// window reads a page of a walk: the numbers of a window, of all partitions in their order, since rows whose numbers are close stand close to
+// each other in the table. Of each event it tells whether the begin of the walk could see its transaction.
+func (r *postgresReader) window(limit int) string {
+	return "SELECT w.* FROM " + leased + " CROSS JOIN LATERAL (SELECT pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)::text, " + r.columns() + " FROM " + r.events +
+		" e WHERE e.part = o.part AND e.seq > GREATEST(o.low, ?::bigint) AND e.seq <= ?::bigint AND " + r.pending() + " OFFSET 0) w ORDER BY w.seq LIMIT " + strconv.Itoa(limit)
 }
 
 // read implements reader.
@@ -69,86 +66,119 @@ func (r *postgresReader) read(ctx context.Context, leases []lease, limit int) (p
 	if behind := r.onward(leases); behind != nil {
 		return r.next(ctx, leases, *behind, limit)
 	}
+	if r.full { // there is a backlog
+		return r.begin(ctx, leases, limit)
+	}
+	from := r.places(leases)
+	parts, lows := arrays(from)
 	for {
-		p, s, err := r.begin(ctx, leases, limit)
+		p := page{covered: make(map[int]int64, len(leases))}
+		text := ""
+		budget := r.budget()
+		err := r.store.query(ctx, r.db, r.ordinary(limit), []any{parts, lows}, func(rows *sql.Rows) error {
+			extra, row, err := scanWith(rows)
+			if err != nil {
+				return err
+			}
+			if text == "" {
+				text = extra
+				return nil
+			}
+			p.items = append(p.items, row.item())
+			return budget.take(&p.items[len(p.items)-1])
+		})
+		cut := budget.cut(&err)
 		if err != nil {
 			return page{}, fmt.Errorf("reading events: %w", err)
 		}
-		if r.endBystanders(s) {
-			continue // behind what can be read now something may stand that could not when the marks passed it
+		again, err := r.look(text, &p)
+		if err != nil {
+			return page{}, fmt.Errorf("reading events: %w", err)
 		}
-		r.age(s, r.seen, r.now())
-		p.horizon = r.horizon(s)
-		if p.walk != nil {
-			p.walk.horizon = p.horizon
+		if again {
+			from = r.places(leases)
+			parts, lows = arrays(from)
+			continue
 		}
+		p.cover(from, limit, cut)
 		return p, nil
 	}
 }
 
-// begin reads a page from the low marks, and the snapshot in which it does.
-func (r *postgresReader) begin(ctx context.Context, leases []lease, limit int) (p page, s snapshot, err error) {
-	p.covered = make(map[int]int64, len(leases))
-	from := r.places(leases)
-	parts, lows := arrays(from)
-	args := []any{parts, lows}
-	if r.full {
-		args = append([]any{parts}, args...)
+// look learns from the snapshot of a page. It says whether a bystander has ended: then something may stand before what
+// can be read now that could not be seen when the marks passed it, and the page is to be read again.
+func (r *postgresReader) look(text string, p *page) (again bool, err error) {
+	s, err := parseSnapshot(text)
+	if err != nil || r.endBystanders(s) {
+		return err == nil, err
 	}
-	var text string
-	var high int64
-	budget := r.budget()
-	err = r.store.query(ctx, r.db, r.first(r.full, limit), args, func(rows *sql.Rows) error {
-		extra, row, err := scanWith(rows)
-		if err != nil {
-			return err
-		}
-		if text == "" {
-			text, high = extra, row.seq.Int64
-			return nil
-		}
-		p.items = append(p.items, row.item())
-		return budget.take(&p.items[len(p.items)-1])
-	})
-	cut := budget.cut(&err)
-	if err != nil {
-		return page{}, s, err
-	}
-	if s, err = parseSnapshot(text); err != nil {
-		return page{}, s, err
-	}
-	if r.full {
-		p.walk = &walk{leases: signature(leases), high: high, snapshot: text, pages: walkPages}
-	}
-	p.cover(from, limit, cut, nil)
-	return p, s, nil
+	r.age(s, r.seen, r.now())
+	p.horizon = r.horizon(s)
+	return false, nil
 }
 
-// next implements reader.
-func (r *postgresReader) next(ctx context.Context, _ []lease, behind page, limit int) (page, error) {
-	p := behind.follow()
-	parts, lows := arrays(behind.rest)
-	var stop *place
-	budget := r.budget()
-	err := r.store.query(ctx, r.db, r.behind(limit), []any{parts, lows, p.walk.snapshot, p.walk.high}, func(rows *sql.Rows) error {
-		seen, row, err := scanWith(rows)
+// begin begins a walk and reads its first page.
+func (r *postgresReader) begin(ctx context.Context, leases []lease, limit int) (page, error) {
+	for {
+		var text string
+		var high int64
+		query := "SELECT pg_current_snapshot()::text, COALESCE(MAX(m.seq), 0) FROM unnest(?::int[]) AS o (part) CROSS JOIN LATERAL (SELECT MAX(e.seq) AS seq FROM " +
+			r.events + " e WHERE e.part = o.part) m"
+		from := r.places(leases)
+		parts, _ := arrays(from)
+		err := r.store.query(ctx, r.db, query, []any{parts}, func(rows *sql.Rows) error { return rows.Scan(&text, &high) })
 		if err != nil {
-			return err
+			return page{}, fmt.Errorf("beginning to walk: %w", err)
 		}
-		it := row.item()
-		if seen != "true" {
-			stop = &place{it.Part, it.Seq}
-			return errEnough
+		var p page
+		again, err := r.look(text, &p)
+		if err != nil {
+			return page{}, fmt.Errorf("beginning to walk: %w", err)
 		}
-		p.items = append(p.items, it)
-		return budget.take(&p.items[len(p.items)-1])
-	})
-	cut := budget.cut(&err)
-	if err != nil {
-		return page{}, fmt.Errorf("reading on: %w", err)
+		if again {
+			continue
+		}
+		w := &walk{leases: signature(leases), high: high, horizon: p.horizon, snapshot: text, from: from, pages: walkPages}
+		least := r.minFrom(leases)
+		return r.next(ctx, leases, page{walk: w, nth: -1, rest: []place{{seq: least}}, width: int64(limit)}, limit)
 	}
-	p.cover(behind.rest, limit, cut, stop)
-	return p, nil
+}
+
+// maxWidth bounds the window of a page.
+const maxWidth = 1 << 20
+
+// next implements reader.
+func (r *postgresReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {
+	parts, lows := arrays(behind.walk.from)
+	for {
+		p := behind.follow()
+		begin := behind.rest[0].seq
+		to := min(begin+behind.width, p.walk.high)
+		stop := int64(-1)
+		budget := r.budget()
+		err := r.store.query(ctx, r.db, r.window(limit), []any{parts, lows, p.walk.snapshot, begin, to}, func(rows *sql.Rows) error {
+			seen, row, err := scanWith(rows)
+			if err != nil {
+				return err
+			}
+			it := row.item()
+			if seen != "true" {
+				stop = it.Seq
+				return errEnough
+			}
+			p.items = append(p.items, it)
+			return budget.take(&p.items[len(p.items)-1])
+		})
+		cut := budget.cut(&err)
+		if err != nil {
+			return page{}, fmt.Errorf("walking on: %w", err)
+		}
+		p.coverWindow(leases, begin, to, limit, cut, stop)
+		if len(p.items) > 0 || !p.goesOn() {
+			return p, nil
+		}
+		behind.rest, behind.width = p.rest, p.width
+	}
 }
 
 // scanWith reads a row that has a text before the columns of an event.
@@ -185,10 +215,7 @@ func arrays(places []place) (parts, seqs any) {
 func (r *postgresReader) settled(p page, s settlement) {
 	r.move(p, s, s.stamp)
 	r.walked(p, s)
-	if p.full && len(p.rest) > 0 {
-		r.turn = p.rest[0].part
-		if p.walk == nil {
-			r.turn++ // the others have their turn
-		}
+	if p.full && p.walk == nil {
+		r.turn = p.items[len(p.items)-1].Part + 1 // the others have their turn
 	}
 }

@@ -79,6 +79,8 @@ type page struct {
 	// nth counts the pages of a walk from 0, and rest is where it goes on.
 	nth  int
 	rest []place
+	// width is how many numbers the next page looks at (PostgreSQL).
+	width int64
 }
 
 // place is where a partition is read from: behind a number.

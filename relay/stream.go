@@ -46,7 +46,7 @@ func (r *Relay) stream(ctx, work context.Context, st *loopState, owned []lease, 
 func (r *Relay) interrupts(ctx context.Context, st *loopState, owned []lease, p page) (bool, error) {
 	now := time.Now()
 	if ctx.Err() != nil || r.leases.due() || !now.Before(st.nextHeld) || !now.Before(st.nextSweep) {
-		return true, nil
+		return true, nil //nolint:nilerr // the loop ends with ctx
 	}
 	if now.Before(st.nextDue) {
 		return false, nil

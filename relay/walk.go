@@ -12,7 +12,7 @@ import (
 // It must not find an event whose predecessor, of the same aggregate, was committed too late to be seen when the walk passed it. If that one is of
 // another transaction, the event drew its number after that commit, so it is above the highest number that could be seen when the
 // walk began, where the walk ends. If both are of one transaction, it was open when the walk began: PostgreSQL tells of each event
-// whether its transaction was, and the walk ends before such an event; on MySQL it ends before the first number in flight.
+// whether its transaction was, and the walk ends before the first such one; on MySQL it ends before the first number in flight.
 // The next walk finds both.
 //
 // What a walk shows about the low marks is what its first read could see.
@@ -21,8 +21,9 @@ type walk struct {
 	high    int64
 	horizon int64
 	bounds  map[int]int64
-	// snapshot is what its first read could see (PostgreSQL).
+	// snapshot is what its begin could see, and from where its partitions are read from (PostgreSQL).
 	snapshot string
+	from     []place
 	// pages is how many the walk has at most, 0 without a limit.
 	pages int
 }
@@ -48,27 +49,33 @@ func (p *page) follow() page {
 }
 
 // cover says how far a page goes that was read partition by partition: those before the last one of a full page
-// were read to their end, those behind it not at all. If stop is not nil it ends before that event, and the walk with it.
-func (p *page) cover(from []place, limit int, cut bool, stop *place) {
-	end := int64(math.MaxInt64)
-	if p.walk != nil && p.nth > 0 {
-		end = p.walk.high
-	}
-	p.full = stop == nil && (cut || len(p.items) >= limit)
-	last := place{part: -1}
-	switch {
-	case stop != nil:
-		last = place{stop.part, stop.seq - 1}
-	case p.full:
-		last = place{p.items[len(p.items)-1].Part, p.items[len(p.items)-1].Seq}
-	}
-	for i, at := range from {
-		if at.part == last.part {
-			p.covered[at.part] = last.seq
-			p.rest = append([]place{last}, from[i+1:]...)
+// were read to their end, those behind it not at all.
+func (p *page) cover(from []place, limit int, cut bool) {
+	p.full = cut || len(p.items) >= limit
+	for _, at := range from {
+		if last := len(p.items) - 1; p.full && at.part == p.items[last].Part {
+			p.covered[at.part] = p.items[last].Seq
 			return
 		}
-		p.covered[at.part] = end
+		p.covered[at.part] = math.MaxInt64
+	}
+}
+
+// coverWindow says how far a page goes that was read by number, above begin and up to to. If stop is not -1 it ends before that
+// event, and the walk with it. The next window is as wide as this one was for each event, times as many events as there is room for.
+func (p *page) coverWindow(leases []lease, begin, to int64, limit int, cut bool, stop int64) {
+	if n := len(p.items); n > 0 && (cut || n >= limit) {
+		to = p.items[n-1].Seq
+	}
+	if stop >= 0 {
+		to = stop - 1
+	}
+	for _, l := range leases {
+		p.covered[l.part] = to
+	}
+	if p.full = stop < 0 && to < p.walk.high; p.full {
+		p.rest = []place{{seq: to}}
+		p.width = max(int64(limit), min((to-begin)*int64(limit)/int64(max(len(p.items), 1)), maxWidth))
 	}
 }
 

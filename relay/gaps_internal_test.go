@@ -1,0 +1,50 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	later := begin.Add(time.Minute)
+	g := gaps{window: time.Minute, most: 100}
+	bound, crowded := g.update(survey{from: 10, to: 20, written: []int64{11, 12, 15, 20}, committed: []int64{11, 15, 20}}, begin)
+	assert.EqualValues(t, 20, bound)
+	assert.False(t, crowded)
+	assert.Equal(t, []gap{{12, 12, begin}, {13, 14, begin}, {16, 19, begin}}, g.ranges, "in flight, and not written")
+	assert.Equal(t, []gap{{low: 12, high: 12}, {low: 13, high: 13}}, g.below(13))
+	assert.EqualValues(t, 12, g.first(99))
+
+	// One is committed and to be read, one committed and not to be read, one written.
+	g.update(survey{from: 20, to: 20, written: []int64{12, 13, 18}, committed: []int64{12, 13}, pending: map[int64]bool{12: true}}, later)
+	assert.Equal(t, []gap{{12, 12, later}, {14, 14, begin}, {16, 17, begin}, {18, 18, later}, {19, 19, begin}}, g.ranges)
+
+	g.update(survey{from: 20, to: 20, written: []int64{18}}, later.Add(time.Second))
+	assert.Equal(t, []gap{{12, 12, later}, {18, 18, later.Add(time.Second)}}, g.ranges, "of the others nothing has come for a minute")
+
+	// A survey that begins below and does not reach all of them.
+	g.update(survey{from: 11, to: 15, written: []int64{13}, committed: []int64{13}}, later)
+	assert.Equal(t, []gap{{12, 12, later}, {14, 15, later}, {18, 18, later.Add(time.Second)}}, g.ranges)
+	assert.EqualValues(t, 99, (&gaps{}).first(99))
+}
+
+func TestMoreGapsThanAreWatched(t *testing.T) {
+	t.Parallel()
+	g := gaps{window: time.Minute, most: 2}
+	bound, crowded := g.update(survey{from: 0, to: 9, written: []int64{1, 3, 5, 7, 9}, committed: []int64{1, 3, 5, 7, 9}}, time.Now())
+	assert.EqualValues(t, 5, bound, "the third gap is 6")
+	assert.True(t, crowded)
+	assert.Len(t, g.ranges, 2)
+}
+
+func TestWhereAWalkEnds(t *testing.T) {
+	t.Parallel()
+	s := survey{from: 10, to: 20, written: []int64{5, 11, 12, 18, 20}, committed: []int64{11, 12, 18, 20}}
+	assert.EqualValues(t, 20, s.belowInFlight(), "one below is none of its business")
+	s.committed = []int64{11, 12, 20}
+	assert.EqualValues(t, 17, s.belowInFlight())
+}
