@@ -110,6 +110,14 @@ func TestAPageBehindAFailureIsDropped(t *testing.T) {
 	assert.Len(t, settling, 2)
 }
 
+func TestNothingIsReadAheadOfAFirstPageThatFailed(t *testing.T) {
+	t.Parallel()
+	r, w, st, _ := newWalk(5)
+	w.send = func(items []item) []outcome { return []outcome{{item: &items[0], err: errFake}} }
+	assert.Equal(t, passResult{1, 0}, r.mustPass(t, st))
+	assert.Empty(t, w.ahead)
+}
+
 // TestMarksStayBeforeAPageThatIsNotRecorded: the page behind it went out and is recorded, but the low marks would pass the other one.
 func TestMarksStayBeforeAPageThatIsNotRecorded(t *testing.T) {
 	t.Parallel()
