@@ -247,6 +247,29 @@ func TestStoppingTellsWhatIsLeft(t *testing.T) {
 	})
 }
 
+// TestASignalAtTheVeryStop comes while the loop is busy, so that it finds the signal and the end of its context together and may
+// look at either first: hence the repetitions.
+func TestASignalAtTheVeryStop(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]func(*bench) chan struct{}{
+		"committed": func(b *bench) chan struct{} { return b.committed },
+		"pending":   func(b *bench) chan struct{} { return b.pending },
+	} {
+		for range 50 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Config{Interval: time.Millisecond})
+				b.sleep(time.Second)
+				b.behave(nil, time.Minute)
+				b.commit() // is told from now on for a minute
+				b.count.Add(1)
+				signal(b) <- struct{}{}
+				b.stop()
+				assert.Equal(t, int64(2), b.see().last, name)
+			})
+		}
+	}
+}
+
 func TestPayloadsAreIgnored(t *testing.T) {
 	t.Parallel()
 	l, err := NewListener(Config{Channel: "c"})
@@ -258,19 +281,4 @@ func TestPayloadsAreIgnored(t *testing.T) {
 	l.receive(&pgconn.Notification{Channel: "c"})
 	l.receive(&pgconn.Notification{Channel: "c"})
 	assert.Len(t, ch, 1)
-}
-
-func TestBackoffDoublesToItsBound(t *testing.T) {
-	t.Parallel()
-	const low, high = 100 * time.Millisecond, time.Second
-	for n, want := range map[int]time.Duration{1: low, 2: 2 * low, 3: 4 * low, 4: 8 * low, 5: high, 1_000_000: high} {
-		seen := map[time.Duration]bool{}
-		for range 200 {
-			d := backoff(low, high, n)
-			assert.LessOrEqual(t, d, want, n)
-			assert.GreaterOrEqual(t, d, want-want/4, n)
-			seen[d] = true
-		}
-		assert.Greater(t, len(seen), 100, "jitter")
-	}
 }
