@@ -29,14 +29,22 @@ type fakeSender struct {
 type seen struct {
 	at []time.Duration
 	// last is the number of commits at the last sending.
-	last         int64
-	pings, drops int
+	last                   int64
+	attempts, pings, drops int
+	// within is how much time the last sending had, 0 without an end, and ended is whether its context had ended before.
+	within time.Duration
+	ended  bool
 }
 
-func (s *fakeSender) send(context.Context) error {
+func (s *fakeSender) send(ctx context.Context) error {
 	last := s.count.Load() // what a reader sees that is woken by it
 	s.mu.Lock()
 	takes := s.takes
+	s.seen.attempts++
+	s.seen.within, s.seen.ended = 0, ctx.Err() != nil
+	if end, ok := ctx.Deadline(); ok {
+		s.seen.within = time.Until(end)
+	}
 	s.mu.Unlock()
 	time.Sleep(takes)
 	s.mu.Lock()
@@ -234,16 +242,33 @@ func TestStoppingTellsWhatIsLeft(t *testing.T) {
 		"pending":   func(b *bench) chan struct{} { return b.pending },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, Config{Interval: time.Hour})
+			b := newBench(t, Config{Interval: time.Hour, Timeout: 3 * time.Second})
 			signal(b) <- struct{}{}
 			b.stop()
 			assert.Len(t, b.see().at, 2, name)
+			assert.Equal(t, 3*time.Second, b.see().within, name)
+			assert.False(t, b.see().ended, name)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{Interval: time.Hour})
 		b.stop()
 		assert.Len(t, b.see().at, 1, "nothing was left")
+	})
+}
+
+// TestStoppingWithoutAServer does not wait for it.
+func TestStoppingWithoutAServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		b.sleep(time.Second)
+		b.behave(errors.New("away"), 0)
+		b.commit()
+		b.sleep(time.Second)
+		b.commit()
+		b.stop()
+		assert.Equal(t, 2, b.see().attempts, "the first, and one that failed")
 	})
 }
 

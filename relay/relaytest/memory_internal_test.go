@@ -186,7 +186,7 @@ func aggregateOf(o watermilladapter.Outgoing) string {
 }
 
 // step is how long a message takes, on the bubble's clock.
-const step = 10 * time.Microsecond
+const step = 100 * time.Microsecond
 
 func (p *fake) PublishBatch(ctx context.Context, batch []watermilladapter.Outgoing) []error {
 	defer p.enter()()

@@ -257,7 +257,7 @@ func classes(ctx context.Context, tr *trial) error {
 	}
 	for _, err := range []error{context.Canceled, context.DeadlineExceeded, fmt.Errorf("wrapped: %w", context.Canceled), errors.New("unheard of")} {
 		if tr.classifier.IsPermanent(err) {
-			return fmt.Errorf("IsPermanent is true for %q", err)
+			return fmt.Errorf("IsPermanent is true for an error that is not its own: %w", err)
 		}
 	}
 	if tr.batch != nil {
@@ -265,14 +265,8 @@ func classes(ctx context.Context, tr *trial) error {
 		cancel()
 		late, cancelLate := context.WithDeadline(ctx, time.Unix(0, 0))
 		defer cancelLate()
-		for _, ctx := range []context.Context{ended, late} {
-			errs, err := tr.publish(ctx, tr.interleaved(topic, 3, "ended"))
-			if err != nil {
-				return err
-			}
-			if err := errs[0]; err != nil && tr.classifier.IsPermanent(err) {
-				return fmt.Errorf("IsPermanent is true when the context has ended: %w", err)
-			}
+		if err := errors.Join(tr.endIsNotPermanent(ended, topic), tr.endIsNotPermanent(late, topic)); err != nil {
+			return err
 		}
 	}
 	if tr.spec.Refuse == nil {
@@ -292,6 +286,18 @@ func classes(ctx context.Context, tr *trial) error {
 		case tr.classifier.IsOutage(errs[0]):
 			return fmt.Errorf("IsOutage is true for a refused message: %w", errs[0])
 		}
+	}
+	return nil
+}
+
+// endIsNotPermanent publishes when ctx has ended.
+func (tr *trial) endIsNotPermanent(ctx context.Context, topic string) error {
+	errs, err := tr.publish(ctx, tr.interleaved(topic, 3, "ended"))
+	if err != nil {
+		return err
+	}
+	if err := errs[0]; err != nil && tr.classifier.IsPermanent(err) {
+		return fmt.Errorf("IsPermanent is true when the context has ended: %w", err)
 	}
 	return nil
 }

@@ -33,6 +33,12 @@ func TestGoChannel(t *testing.T) {
 	})
 }
 
+// TestMyPublisher is the example's.
+func TestMyPublisher(t *testing.T) {
+	t.Parallel()
+	relaytest.TestPublisher(t, mySpec())
+}
+
 // TestKafka is about the publisher of package kafka in front of a real broker, by batches and without, with messages that
 // itself refuses and such that the broker refuses, and with ways to the broker that refuse and that swallow.
 func TestKafka(t *testing.T) {
@@ -40,10 +46,11 @@ func TestKafka(t *testing.T) {
 	for name, test := range map[string]struct {
 		single bool
 		limit  string
+		hurry  time.Duration // divides the publisher's times
 		fail   func(*network) (mend func())
 	}{
 		"batches, refused by itself, connections break":     {fail: (*network).refuse},
-		"batches, refused by the broker, connections stall": {limit: "200000", fail: (*network).stall},
+		"batches, refused by the broker, connections stall": {limit: "200000", hurry: 10, fail: (*network).stall},
 		"one by one": {single: true, fail: (*network).refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +59,7 @@ func TestKafka(t *testing.T) {
 			way := &network{}
 			relaytest.TestPublisher(t, relaytest.PublisherSpec{
 				New: func(t testing.TB) (message.Publisher, message.Subscriber) {
-					publisher := kafkaPublisher(t, broker, way)
+					publisher := kafkaPublisher(t, broker, way, test.hurry)
 					subscriber, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
 						Brokers: broker.Addrs, Unmarshaler: kafka.Marshaler{}, OverwriteSaramaConfig: kafka.SubscriberConfig(),
 					}, watermill.NopLogger{})
@@ -82,9 +89,15 @@ func TestKafka(t *testing.T) {
 	}
 }
 
-func kafkaPublisher(t testing.TB, broker testenv.Broker, way *network) *kafka.Publisher {
+func kafkaPublisher(t testing.TB, broker testenv.Broker, way *network, hurry time.Duration) *kafka.Publisher {
 	t.Helper()
 	config := kafka.PublisherConfig()
+	for _, d := range []*time.Duration{
+		&config.Net.DialTimeout, &config.Net.ReadTimeout, &config.Net.WriteTimeout, &config.Producer.Timeout,
+		&config.Producer.Retry.Backoff, &config.Metadata.Timeout, &config.Metadata.Retry.Backoff,
+	} {
+		*d /= max(hurry, 1)
+	}
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, way
 	publisher, err := kafka.NewPublisherWith(kafka.PublisherOptions{Brokers: broker.Addrs, Sarama: config, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
