@@ -30,6 +30,8 @@ type pretended struct {
 	ears  []*spoken
 	all   []*spoken
 	errs  []error
+	// statements are those that were parsed, by their names and texts.
+	statements [][2]string
 }
 
 var errNobody = errors.New("nobody is there")
@@ -127,6 +129,10 @@ func (p *pretended) serve(s *spoken) {
 				p.mu.Unlock()
 			}
 			s.out <- []pgproto3.BackendMessage{&pgproto3.CommandComplete{CommandTag: []byte("DONE")}, ready}
+		case *pgproto3.Parse:
+			p.mu.Lock()
+			p.statements = append(p.statements, [2]string{m.Name, m.Query})
+			p.mu.Unlock()
 		case *pgproto3.Bind:
 			payload = string(m.Parameters[1])
 		case *pgproto3.Sync:
@@ -178,6 +184,22 @@ func listens(t *testing.T, c pgwake.Config) (*pgwake.Listener, <-chan struct{}) 
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// TestANotificationIsOneStatement without a name, for poolers, and does not wait for the disk with a lock that all others need.
+func TestANotificationIsOneStatement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pretended{}
+		l, _ := listens(t, p.config(t))
+		require.True(t, l.Status().Healthy)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.Len(t, p.statements, 1)
+		assert.Empty(t, p.statements[0][0])
+		assert.Contains(t, p.statements[0][1], "set_config('synchronous_commit', 'off', true)")
+		assert.Contains(t, p.statements[0][1], "pg_notify(")
+	})
 }
 
 func TestTheListenerBacksOffWithoutAServer(t *testing.T) {

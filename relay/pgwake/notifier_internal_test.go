@@ -10,8 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gormoutbox/outbox/internal/testenv"
 )
 
 // fakeSender notes when it sent, on the bubble's clock.
@@ -293,6 +298,21 @@ func TestASignalAtTheVeryStop(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWhatANotifierHears is for nobody: a pooler may lend it a connection that listens.
+func TestWhatANotifierHears(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(testenv.Postgres(t).DSN)
+	require.NoError(t, err)
+	s := &linkSender{config: Config{Channel: "heard " + uuid.NewString()}.withDefaults(), conn: config}
+	defer s.drop(t.Context())
+	require.NoError(t, s.send(t.Context()))
+	require.NoError(t, s.link.exec(t.Context(), "LISTEN "+pgx.Identifier{s.config.Channel}.Sanitize()))
+	for range 3 {
+		require.NoError(t, s.send(t.Context()))
+	}
+	assert.Empty(t, s.link.notes)
 }
 
 func TestPayloadsAreIgnored(t *testing.T) {
