@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +24,14 @@ type pretended struct {
 	// notified is called for each pg_notify and returns the payloads that listeners get, nil for no change.
 	notified func(payload string) []string
 
-	mu    sync.Mutex
-	away  bool
+	// hangs lets new connections neither be made nor fail, until a second after their contexts, and dialling counts them.
+	hangs    atomic.Bool
+	dialling atomic.Int64
+
+	mu   sync.Mutex
+	away bool
+	// early are payloads that arrive before the answer to the next ping.
+	early []string
 	room  int // for connections in all, 0 for any number
 	dials []time.Time
 	ears  []*spoken
@@ -48,7 +55,7 @@ func (p *pretended) config(t *testing.T) pgwake.Config {
 	conn, err := pgx.ParseConfig("postgres://user@server.invalid:5432/db?sslmode=disable")
 	require.NoError(t, err)
 	conn.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"192.0.2.1"}, nil }
-	conn.DialFunc = func(context.Context, string, string) (net.Conn, error) { return p.dial() }
+	conn.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) }
 	return pgwake.Config{ConnConfig: conn, Channel: "c", Logger: quiet, OnError: func(err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -56,7 +63,14 @@ func (p *pretended) config(t *testing.T) pgwake.Config {
 	}}
 }
 
-func (p *pretended) dial() (net.Conn, error) {
+func (p *pretended) dial(ctx context.Context) (net.Conn, error) {
+	if p.hangs.Load() {
+		p.dialling.Add(1)
+		defer p.dialling.Add(-1)
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		return nil, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dials = append(p.dials, time.Now())
@@ -128,7 +142,16 @@ func (p *pretended) serve(s *spoken) {
 				p.ears = append(p.ears, s)
 				p.mu.Unlock()
 			}
-			s.out <- []pgproto3.BackendMessage{&pgproto3.CommandComplete{CommandTag: []byte("DONE")}, ready}
+			var answer []pgproto3.BackendMessage
+			p.mu.Lock()
+			if strings.HasPrefix(m.String, "--") {
+				for _, payload := range p.early {
+					answer = append(answer, &pgproto3.NotificationResponse{PID: 1, Channel: "c", Payload: payload})
+				}
+				p.early = nil
+			}
+			p.mu.Unlock()
+			s.out <- append(answer, &pgproto3.CommandComplete{CommandTag: []byte("DONE")}, ready)
 		case *pgproto3.Parse:
 			p.mu.Lock()
 			p.statements = append(p.statements, [2]string{m.Name, m.Query})
@@ -179,6 +202,20 @@ func listens(t *testing.T, c pgwake.Config) (*pgwake.Listener, <-chan struct{}) 
 	run(t, l)
 	synctest.Wait()
 	return l, ch
+}
+
+// TestTheConfigIsCopied: what is changed afterwards does not matter.
+func TestTheConfigIsCopied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := (&pretended{}).config(t)
+		l, err := pgwake.NewListener(c)
+		require.NoError(t, err)
+		c.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errNobody }
+		run(t, l)
+		synctest.Wait()
+		assert.True(t, l.Status().Healthy)
+	})
 }
 
 func elapse(d time.Duration) {
@@ -302,5 +339,48 @@ func TestANotificationDuringTheTest(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, l.Status().Healthy)
 		assert.Len(t, ch, 1)
+	})
+}
+
+// TestNotificationsThatComeTogether are all looked at: only the last of these is for the relays.
+func TestNotificationsThatComeTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pretended{}
+		c := p.config(t)
+		c.PingInterval = 10 * time.Second
+		l, ch := listens(t, c)
+		require.True(t, l.Status().Healthy)
+		<-ch
+		p.mu.Lock()
+		p.early = []string{"test:of another", "test:of a third", ""}
+		p.mu.Unlock()
+		elapse(11 * time.Second)
+		assert.Len(t, ch, 1)
+	})
+}
+
+// TestAServerThatSaysNothing to those who connect: the driver would try for 15 s to cancel what is not running.
+func TestAServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pretended{}
+		c := p.config(t)
+		c.Timeout, c.MinBackoff, c.MaxBackoff = 5*time.Second, time.Second, time.Second
+		l, err := pgwake.NewListener(c)
+		require.NoError(t, err)
+		stop := run(t, l)
+		synctest.Wait()
+		require.True(t, l.Status().Healthy)
+		p.hangs.Store(true)
+		p.set(true)
+		elapse(3 * time.Second)
+		assert.Len(t, p.told(), 1, "it has given the connection up")
+		elapse(time.Minute)
+		n := len(p.told())
+		assert.GreaterOrEqual(t, n, 8)
+		assert.LessOrEqual(t, n, 11, "one in 6.75 to 7 s")
+		stop()
+		assert.Zero(t, p.dialling.Load(), "nothing is left")
 	})
 }

@@ -171,19 +171,24 @@ func (tr *trial) settle(l *letter) {
 }
 
 // call waits for the publisher, for soon when ctx has ended and else for the patience.
-func (tr *trial) call(ctx context.Context, letters []*letter, batch []watermilladapter.Outgoing) (errs []error, wrong error) {
-	done := make(chan struct{})
+func (tr *trial) call(ctx context.Context, letters []*letter, batch []watermilladapter.Outgoing) ([]error, error) {
+	type answer struct {
+		errs  []error
+		wrong error
+	}
+	answers := make(chan answer, 1)
 	go func() {
-		defer close(done)
+		var a answer
 		defer func() {
 			if v := recover(); v != nil {
-				wrong = fmt.Errorf("the publisher has panicked: %v", v)
+				a.wrong = fmt.Errorf("the publisher has panicked: %v", v)
 			}
+			answers <- a
 		}()
 		if tr.batch != nil {
-			errs = tr.batch.PublishBatch(ctx, batch)
+			a.errs = tr.batch.PublishBatch(ctx, batch)
 		} else {
-			errs = tr.oneByOne(letters, batch)
+			a.errs = tr.oneByOne(letters, batch)
 		}
 	}()
 	timer := time.NewTimer(tr.spec.Patience)
@@ -194,8 +199,8 @@ func (tr *trial) call(ctx context.Context, letters []*letter, batch []watermilla
 	}
 	for {
 		select {
-		case <-done:
-			return errs, wrong
+		case a := <-answers:
+			return a.errs, a.wrong
 		case <-end:
 			end = nil
 			timer.Reset(min(soon, tr.spec.Patience))
