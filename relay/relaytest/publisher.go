@@ -108,7 +108,10 @@ func (s PublisherSpec) run(t testing.TB, c publisherCase) (err error) {
 	s = s.withDefaults()
 	publisher, subscriber := s.New(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	tr := &trial{spec: s, t: t, publisher: publisher, inbox: newInbox(subscriber), checker: NewChecker(Config{}), positions: map[source]int64{}}
+	tr := &trial{
+		spec: s, t: t, publisher: publisher, inbox: newInbox(subscriber), checker: NewChecker(Config{}),
+		letters: map[string]*letter{}, positions: map[source]int64{},
+	}
 	tr.batch, _ = publisher.(watermilladapter.BatchPublisher)
 	tr.classifier, _ = publisher.(watermilladapter.ErrorClassifier)
 	defer func() {

@@ -50,7 +50,7 @@ func TestKafka(t *testing.T) {
 		fail   func(*network) (mend func())
 	}{
 		"batches, refused by itself, connections break":     {fail: (*network).refuse},
-		"batches, refused by the broker, connections stall": {limit: "200000", hurry: 10, fail: (*network).stall},
+		"batches, refused by the broker, connections stall": {limit: "200000", hurry: 4, fail: (*network).stall},
 		"one by one": {single: true, fail: (*network).refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,8 @@ func TestKafka(t *testing.T) {
 					}
 					msg.Payload = bytes.Repeat([]byte("x"), size)
 				},
-				Fail: func(testing.TB) func() { return test.fail(way) },
+				Fail:     func(testing.TB) func() { return test.fail(way) },
+				Patience: 30 * time.Second,
 			})
 		})
 	}

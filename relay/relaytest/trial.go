@@ -90,9 +90,6 @@ func (tr *trial) write(topic, aggregate string, change ...func(*gormoutbox.Recor
 		f(&l.record)
 	}
 	l.original = bytes.Clone(l.record.Payload)
-	if tr.letters == nil {
-		tr.letters = map[string]*letter{}
-	}
 	id := l.record.ID.String()
 	tr.letters[id] = l
 	e := Event{ID: id}
@@ -129,6 +126,7 @@ func (tr *trial) outgoing(ctx context.Context, l *letter) (watermilladapter.Outg
 		return watermilladapter.Outgoing{}, err
 	}
 	if l.refused {
+		msg.Payload = bytes.Clone(msg.Payload) // Refuse may write into it
 		tr.spec.Refuse(msg)
 	}
 	msg.SetContext(ctx)
@@ -306,7 +304,7 @@ func unsettled(letters []*letter, errs []error) (rest []*letter, first error) {
 // come. Then it checks what came, and in which order.
 func (tr *trial) arrived(ctx context.Context) error {
 	var last []*letter
-	for s := range maps.Clone(tr.positions) {
+	for s := range maps.Clone(tr.positions) { // write changes it
 		if s.aggregate != "" {
 			last = append(last, tr.write(s.topic, s.aggregate))
 		}
