@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
-	"github.com/gormoutbox/outbox/internal/pause"
 )
 
 func publisherCases() []publisherCase {
@@ -387,8 +386,11 @@ func outage(ctx context.Context, tr *trial) error {
 	if err := tr.must(ctx, tr.interleaved(topic, 1, names(20)...)); err != nil {
 		return err
 	}
-	for round := range 3 {
-		if err := tr.shortOutage(ctx, topic, 1+round*100); err != nil {
+	for _, o := range []struct {
+		begin  int
+		length time.Duration
+	}{{1, 20 * time.Millisecond}, {100, 300 * time.Millisecond}, {200, tr.spec.Patience}, {1, tr.spec.Patience}} {
+		if err := tr.outageInside(ctx, topic, o.begin, o.length); err != nil {
 			return err
 		}
 	}
@@ -398,10 +400,10 @@ func outage(ctx context.Context, tr *trial) error {
 	return tr.arrived(ctx)
 }
 
-// shortOutage is one in the middle of a call: it begins when some messages have arrived, and the broker is soon back. A publisher that
-// goes on behind a message that has failed lets the others overtake it.
-func (tr *trial) shortOutage(ctx context.Context, topic string, begin int) error {
-	letters := tr.interleaved(topic, 50, names(20)...)
+// outageInside is one in the middle of a call: it begins when some messages have arrived, and ends after a while or with the call. A
+// publisher that goes on behind a message that has failed lets the others overtake it.
+func (tr *trial) outageInside(ctx context.Context, topic string, begin int, length time.Duration) error {
+	letters := tr.interleaved(topic, 50, append(names(20), "")...)
 	n, returned := len(tr.inbox.all()), make(chan struct{})
 	limited, cancel := context.WithTimeout(ctx, tr.spec.Patience/2)
 	defer cancel()
@@ -413,7 +415,12 @@ func (tr *trial) shortOutage(ctx context.Context, topic string, begin int) error
 	}()
 	if tr.inbox.beyond(n+begin, returned) {
 		mend := tr.spec.Fail(tr.t)
-		pause.Sleep(ctx, 20*time.Millisecond)
+		timer := time.NewTimer(length)
+		select {
+		case <-returned:
+		case <-timer.C:
+		}
+		timer.Stop()
 		mend()
 	}
 	<-returned
@@ -422,7 +429,7 @@ func (tr *trial) shortOutage(ctx context.Context, topic string, begin int) error
 	}
 	rest, _ := unsettled(letters, errs)
 	if err := tr.until(ctx, rest); err != nil {
-		return fmt.Errorf("after a short outage: %w", err)
+		return fmt.Errorf("after an outage in the middle of a call: %w", err)
 	}
 	return nil
 }
