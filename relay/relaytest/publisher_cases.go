@@ -389,8 +389,9 @@ func outage(ctx context.Context, tr *trial) error {
 	for _, o := range []struct {
 		begin  int
 		length time.Duration
-	}{{1, 20 * time.Millisecond}, {100, 300 * time.Millisecond}, {200, tr.spec.Patience}, {1, tr.spec.Patience}} {
-		if err := tr.outageInside(ctx, topic, o.begin, o.length); err != nil {
+		ends   bool
+	}{{1, 20 * time.Millisecond, false}, {100, 300 * time.Millisecond, false}, {200, tr.spec.Patience, false}, {1, tr.spec.Patience, true}} {
+		if err := tr.outageInside(ctx, topic, o.begin, o.length, o.ends); err != nil {
 			return err
 		}
 	}
@@ -401,8 +402,8 @@ func outage(ctx context.Context, tr *trial) error {
 }
 
 // outageInside is one in the middle of a call: it begins when some messages have arrived, and ends after a while or with the call. A
-// publisher that goes on behind a message that has failed lets the others overtake it.
-func (tr *trial) outageInside(ctx context.Context, topic string, begin int, length time.Duration) error {
+// publisher that goes on behind a message that has failed lets the others overtake it. If ends is set the call's context ends meanwhile.
+func (tr *trial) outageInside(ctx context.Context, topic string, begin int, length time.Duration, ends bool) error {
 	letters := tr.interleaved(topic, 50, append(names(20), "")...)
 	n, returned := len(tr.inbox.all()), make(chan struct{})
 	limited, cancel := context.WithTimeout(ctx, tr.spec.Patience/2)
@@ -415,6 +416,9 @@ func (tr *trial) outageInside(ctx context.Context, topic string, begin int, leng
 	}()
 	if tr.inbox.beyond(n+begin, returned) {
 		mend := tr.spec.Fail(tr.t)
+		if ends {
+			cancel()
+		}
 		timer := time.NewTimer(length)
 		select {
 		case <-returned:
