@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gormoutbox/outbox/internal/pause"
 )
 
 // testPrefix begins the payload of a test. Listeners ignore every payload but their own test's.
@@ -81,11 +83,11 @@ func (l *Listener) Run(ctx context.Context) error {
 		if worked {
 			failures = 1
 		}
-		pause := backoff(l.config.MinBackoff, l.config.MaxBackoff, failures)
+		wait := pause.Backoff(l.config.MinBackoff, l.config.MaxBackoff, failures)
 		if errors.Is(err, ErrDeaf) {
-			pause = spread(l.config.RetestInterval)
+			wait = pause.Spread(l.config.RetestInterval)
 		}
-		if !sleep(ctx, pause) {
+		if !pause.Sleep(ctx, wait) {
 			return nil
 		}
 	}
@@ -107,7 +109,7 @@ func (l *Listener) session(ctx context.Context) (worked bool, _ error) {
 
 	next := time.Now() // time of the next test
 	for {
-		pause := l.config.PingInterval
+		quiet := l.config.PingInterval
 		if !worked {
 			if !time.Now().Before(next) {
 				err := l.test(ctx, link)
@@ -120,7 +122,7 @@ func (l *Listener) session(ctx context.Context) (worked bool, _ error) {
 						return false, err
 					}
 					l.state.failed(ctx, err, true)
-					next = time.Now().Add(spread(l.config.RetestInterval))
+					next = time.Now().Add(pause.Spread(l.config.RetestInterval))
 				case errors.Is(err, ErrDeaf):
 					// The server's connection goes back to the pool, where its notifications would burden others.
 					_ = link.exec(ctx, "UNLISTEN "+name) // the next one may meet another
@@ -130,10 +132,10 @@ func (l *Listener) session(ctx context.Context) (worked bool, _ error) {
 				}
 			}
 			if !worked {
-				pause = min(pause, time.Until(next))
+				quiet = min(quiet, time.Until(next))
 			}
 		}
-		n, err := link.wait(ctx, max(pause, time.Millisecond))
+		n, err := link.wait(ctx, max(quiet, time.Millisecond))
 		if err != nil {
 			return worked, fmt.Errorf("pgwake: waiting for notifications: %w", err)
 		}

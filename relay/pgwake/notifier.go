@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
+	"github.com/gormoutbox/outbox/internal/pause"
 )
 
 // Notifier tells other processes of the events that are written through a plugin. Its methods are safe for concurrent use.
@@ -96,7 +97,7 @@ func (n *Notifier) loop(ctx context.Context, committed, pending <-chan struct{},
 			failures++
 			n.state.failed(ctx, err, false)
 		}
-		p.failed(time.Now(), backoff(n.config.MinBackoff, n.config.MaxBackoff, max(failures, 1)))
+		p.failed(time.Now(), pause.Backoff(n.config.MinBackoff, n.config.MaxBackoff, max(failures, 1)))
 		return false
 	}
 	active := time.Now()

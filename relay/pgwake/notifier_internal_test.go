@@ -10,8 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gormoutbox/outbox/internal/testenv"
 )
 
 // fakeSender notes when it sent, on the bubble's clock.
@@ -29,14 +34,22 @@ type fakeSender struct {
 type seen struct {
 	at []time.Duration
 	// last is the number of commits at the last sending.
-	last         int64
-	pings, drops int
+	last                   int64
+	attempts, pings, drops int
+	// within is how much time the last sending had, 0 without an end, and ended is whether its context had ended before.
+	within time.Duration
+	ended  bool
 }
 
-func (s *fakeSender) send(context.Context) error {
+func (s *fakeSender) send(ctx context.Context) error {
 	last := s.count.Load() // what a reader sees that is woken by it
 	s.mu.Lock()
 	takes := s.takes
+	s.seen.attempts++
+	s.seen.within, s.seen.ended = 0, ctx.Err() != nil
+	if end, ok := ctx.Deadline(); ok {
+		s.seen.within = time.Until(end)
+	}
 	s.mu.Unlock()
 	time.Sleep(takes)
 	s.mu.Lock()
@@ -234,10 +247,12 @@ func TestStoppingTellsWhatIsLeft(t *testing.T) {
 		"pending":   func(b *bench) chan struct{} { return b.pending },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, Config{Interval: time.Hour})
+			b := newBench(t, Config{Interval: time.Hour, Timeout: 3 * time.Second})
 			signal(b) <- struct{}{}
 			b.stop()
 			assert.Len(t, b.see().at, 2, name)
+			assert.Equal(t, 3*time.Second, b.see().within, name)
+			assert.False(t, b.see().ended, name)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -245,6 +260,59 @@ func TestStoppingTellsWhatIsLeft(t *testing.T) {
 		b.stop()
 		assert.Len(t, b.see().at, 1, "nothing was left")
 	})
+}
+
+// TestStoppingWithoutAServer does not wait for it.
+func TestStoppingWithoutAServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		b.sleep(time.Second)
+		b.behave(errors.New("away"), 0)
+		b.commit()
+		b.sleep(time.Second)
+		b.commit()
+		b.stop()
+		assert.Equal(t, 2, b.see().attempts, "the first, and one that failed")
+	})
+}
+
+// TestASignalAtTheVeryStop comes while the loop is busy, so that it finds the signal and the end of its context together and may
+// look at either first: hence the repetitions.
+func TestASignalAtTheVeryStop(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]func(*bench) chan struct{}{
+		"committed": func(b *bench) chan struct{} { return b.committed },
+		"pending":   func(b *bench) chan struct{} { return b.pending },
+	} {
+		for range 50 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Config{Interval: time.Millisecond})
+				b.sleep(time.Second)
+				b.behave(nil, time.Minute)
+				b.commit() // is told from now on for a minute
+				b.count.Add(1)
+				signal(b) <- struct{}{}
+				b.stop()
+				assert.Equal(t, int64(2), b.see().last, name)
+			})
+		}
+	}
+}
+
+// TestWhatANotifierHears is for nobody: a pooler may lend it a connection that listens.
+func TestWhatANotifierHears(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(testenv.Postgres(t).DSN)
+	require.NoError(t, err)
+	s := &linkSender{config: Config{Channel: "heard " + uuid.NewString()}.withDefaults(), conn: config}
+	defer s.drop(t.Context())
+	require.NoError(t, s.send(t.Context()))
+	require.NoError(t, s.link.exec(t.Context(), "LISTEN "+pgx.Identifier{s.config.Channel}.Sanitize()))
+	for range 3 {
+		require.NoError(t, s.send(t.Context()))
+	}
+	assert.Empty(t, s.link.notes)
 }
 
 func TestPayloadsAreIgnored(t *testing.T) {
@@ -258,19 +326,4 @@ func TestPayloadsAreIgnored(t *testing.T) {
 	l.receive(&pgconn.Notification{Channel: "c"})
 	l.receive(&pgconn.Notification{Channel: "c"})
 	assert.Len(t, ch, 1)
-}
-
-func TestBackoffDoublesToItsBound(t *testing.T) {
-	t.Parallel()
-	const low, high = 100 * time.Millisecond, time.Second
-	for n, want := range map[int]time.Duration{1: low, 2: 2 * low, 3: 4 * low, 4: 8 * low, 5: high, 1_000_000: high} {
-		seen := map[time.Duration]bool{}
-		for range 200 {
-			d := backoff(low, high, n)
-			assert.LessOrEqual(t, d, want, n)
-			assert.GreaterOrEqual(t, d, want-want/4, n)
-			seen[d] = true
-		}
-		assert.Greater(t, len(seen), 100, "jitter")
-	}
 }
