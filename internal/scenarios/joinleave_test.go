@@ -34,7 +34,7 @@ func TestRelaysJoinAndLeave(t *testing.T) {
 			relays.all = append(relays.all, one)
 		}
 		t.Cleanup(func() { relays.stop(t) })
-		for n := range 4 {
+		for n := range relays.all {
 			relays.join(t, n)
 		}
 

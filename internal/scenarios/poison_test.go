@@ -1,0 +1,190 @@
+package scenarios_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
+	"github.com/gormoutbox/outbox/internal/testenv"
+	"github.com/gormoutbox/outbox/relay"
+	"github.com/gormoutbox/outbox/relay/relaytest"
+)
+
+const (
+	poisonedKey = "poisoned"
+	healthyKeys = 500
+)
+
+// TestPoisonedHead has an event that can't be published and very many of its aggregate behind it: all others
+// must be published as if those did not exist, and the aggregate in its order once it is redriven.
+func TestPoisonedHead(t *testing.T) {
+	parallel(t)
+	each(t, func(t *testing.T, fresh func() testenv.Database) {
+		healthy, behind := pick(1_000, 10_000), pick(5_000, 200_000)
+		for _, c := range []struct {
+			name   string
+			wrap   func(g *guard) message.Publisher
+			config relay.Config
+			tries  int
+		}{
+			{
+				"in batches, parked at once",
+				func(g *guard) message.Publisher { return guardedBatches{guarded{g}} },
+				relay.Config{Classify: class(relay.Permanent)},
+				1,
+			},
+			{
+				"one by one, parked after some attempts",
+				func(g *guard) message.Publisher { return guarded{g} },
+				relay.Config{Classify: class(relay.Retryable), MaxAttempts: 4, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond},
+				4,
+			},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				without := newBacklog(t, fresh(), healthy, -1)
+				before := without.publishHealthy(t, c.wrap(without.guard), c.config)
+				before.stop()
+				without.ledger.check(t)
+
+				b := newBacklog(t, fresh(), healthy, behind)
+				run := b.publishHealthy(t, c.wrap(b.guard), c.config)
+				b.checkParked(t, c.tries)
+				t.Logf("%d events of %d other aggregates: %s and %d round trips; without the poisoned one %s and %d; ratios %.2f and %.2f",
+					healthy, healthyKeys, run.took.Round(time.Millisecond), run.trips, before.took.Round(time.Millisecond), before.trips,
+					run.took.Seconds()/before.took.Seconds(), float64(run.trips)/float64(before.trips))
+				b.redrive(t)
+				run.stop()
+				b.ledger.check(t)
+			})
+		}
+	})
+}
+
+// class makes the poison an error of its event; there is no other one.
+func class(c relay.Class) func(error) relay.Class {
+	return func(err error) relay.Class {
+		if errors.Is(err, errPoison) {
+			return c
+		}
+		return relay.Outage
+	}
+}
+
+// backlog is an outbox full of events, seen through a proxy that counts round trips.
+type backlog struct {
+	db      *gorm.DB
+	pool    *gorm.DB // of the relay
+	trips   *testenv.RoundTrips
+	ledger  *ledger
+	guard   *guard
+	healthy int
+}
+
+// newBacklog makes one, with the poisoned head first and the rows behind it among the healthy ones. -1 rows means that there is no head, either.
+func newBacklog(t *testing.T, db testenv.Database, healthy, behind int) *backlog {
+	t.Helper()
+	b := &backlog{db: prepare(t, db), ledger: newLedger(nil), healthy: healthy}
+	via, trips := db.Via(t)
+	b.pool, b.trips = bare(t, via, 4), trips
+	b.guard = &guard{sink: newSink(b.ledger), aggregate: poisonedKey}
+
+	const step = 1000
+	total, positions := healthy+behind+1, map[string]int64{}
+	var events []gormoutbox.Event
+	for i := range total {
+		key := poisonedKey
+		if n := i * healthy / total; n < (i+1)*healthy/total {
+			key = "healthy " + strconv.Itoa(n%healthyKeys)
+		}
+		positions[key]++
+		id := uuid.New()
+		if key == poisonedKey && positions[key] == 1 {
+			b.guard.head = id.String()
+		}
+		b.ledger.Intended(relaytest.Event{ID: id.String(), AggregateType: kind, AggregateID: key, Position: positions[key]})
+		events = append(events, gormoutbox.Event{ID: id, AggregateType: kind, AggregateID: key, Type: "account.moved", Payload: strconv.FormatInt(positions[key], 10)})
+		if len(events) == step || i == total-1 {
+			require.NoError(t, gormoutbox.Append(b.db, events...))
+			for _, e := range events {
+				b.ledger.Committed(e.ID.String())
+			}
+			events = events[:0]
+		}
+	}
+	require.NoError(t, b.db.Exec(map[string]string{"postgres": "ANALYZE outbox_events", "mysql": "ANALYZE TABLE outbox_events"}[b.db.Name()]).Error)
+	return b
+}
+
+// publishing is a relay that runs, and what it took until the healthy events were published.
+type publishing struct {
+	took  time.Duration
+	trips int
+	stop  func()
+}
+
+func (b *backlog) publishHealthy(t *testing.T, publisher message.Publisher, config relay.Config) publishing {
+	t.Helper()
+	config.Logger = quiet
+	r, err := relay.New(b.pool, publisher, config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	b.trips.Reset()
+	begin := time.Now()
+	go func() { ended <- r.Run(ctx) }()
+	stopped := false
+	p := publishing{stop: func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			assert.NoError(t, <-ended)
+		}
+	}}
+	t.Cleanup(p.stop)
+	b.guard.sink.wait(t, b.healthy)
+	p.took, p.trips = time.Since(begin), b.trips.Count()
+	return p
+}
+
+// checkParked expects that only the head was tried, that it is parked, and that nothing behind it was touched.
+func (b *backlog) checkParked(t *testing.T, tries int) {
+	t.Helper()
+	assert.Eventually(t, func() bool { return count(t, b.db, held+" WHERE until IS NULL") == 1 }, patience, 5*time.Millisecond, "it is not parked")
+	assert.Eventually(t, func() bool { return count(t, b.db, unpublished+" AND aggregate_id <> '"+poisonedKey+"'") == 0 }, patience, 5*time.Millisecond,
+		"the others are not settled")
+	b.guard.mu.Lock()
+	defer b.guard.mu.Unlock()
+	assert.Equal(t, tries, b.guard.heads, "attempts of the head")
+	assert.Zero(t, b.guard.alone, "rows behind the head were offered without it")
+	assert.LessOrEqual(t, b.guard.calls, 1, "rows behind the head were read again")
+	assert.Equal(t, b.healthy, b.guard.sink.count(), "something behind the head was published")
+	assert.Equal(t, 1, count(t, b.db, charged), "rows that were charged")
+	assert.Equal(t, 1, count(t, b.db, held))
+	t.Logf("of the poisoned aggregate the head was offered %d times, and %d rows that stood behind it on one page", b.guard.heads, b.guard.behind)
+}
+
+// redrive lets the aggregate go on without its poison and waits for all of it.
+func (b *backlog) redrive(t *testing.T) {
+	t.Helper()
+	o, err := relay.NewOperator(b.db, "")
+	require.NoError(t, err)
+	b.guard.cure()
+	begin := time.Now()
+	require.NoError(t, o.Redrive(t.Context(), kind, poisonedKey))
+	b.guard.sink.wait(t, b.ledger.total())
+	took := time.Since(begin)
+	settled(t, b.db)
+	assert.Zero(t, count(t, b.db, held))
+	n := b.ledger.total() - b.healthy
+	t.Logf("redriven: %s", fmt.Sprintf("%d events of one aggregate in %s, %.0f a second", n, took.Round(time.Millisecond), float64(n)/took.Seconds()))
+}
