@@ -18,6 +18,7 @@ func (b *broker) consume(t *testing.T, l *ledger) {
 	t.Helper()
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_8_0_0
+	config.Consumer.MaxWaitTime = 20 * time.Millisecond // closing waits for it
 	client, err := sarama.NewClient([]string{b.address}, config)
 	require.NoError(t, err)
 	defer client.Close()
