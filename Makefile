@@ -96,6 +96,10 @@ faults-short: ## The same for a minute each, as CI does it
 			-kinds 'relay killed,relay frozen for 3 leases,relays restarted one by one,database killed,sessions terminated'; \
 	done
 
+.PHONY: scenarios
+scenarios: ## Run relays that come and go, a broker that is away, a poisoned aggregate, in full size (ARGS=)
+	@$(WITH_SERVICES) OUTBOX_TEST_SCENARIOS=full go test -v -timeout 60m $(ARGS) ./internal/scenarios
+
 .PHONY: quickstart
 quickstart: ## Run the example of the README
 	go run ./examples/quickstart
