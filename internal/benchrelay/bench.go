@@ -26,7 +26,8 @@ type bench struct {
 	kafka    string // addresses, separated by commas
 
 	templates map[content]*database
-	big       *database // of the figures about a large backlog
+	big       *database // of the figures about a large backlog, nil until the first of them
+	bigLeft   int       // how many of its events are pending
 	undo      []func(context.Context) error
 }
 

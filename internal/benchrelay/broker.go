@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -73,7 +74,7 @@ func (k *broker) bare(ctx context.Context, producer sarama.SyncProducer, n, keys
 	made := make([]*sarama.ProducerMessage, keys)
 	for i := range made {
 		record := gormoutbox.Record{
-			AggregateType: ordinary, AggregateID: strconv.Itoa(i), EventType: "a.happened", Payload: body, Headers: map[string]string{},
+			AggregateType: ordinary, AggregateID: strconv.Itoa(i), EventType: "a.happened", Payload: body, CreatedAt: time.Now(),
 		}
 		var err error
 		if made[i], err = k.record(record); err != nil {

@@ -9,5 +9,5 @@
 // With -small everything has a fiftieth of its size: that shows whether the figures can be made, and nothing else.
 //
 // It is a module of its own, since it compares with Watermill's forwarder over watermill-sql, which nothing else here needs. All databases and topics that it
-// makes have names beginning with benchrelay and are dropped at the end, also after Ctrl-C. The largest takes about 5 GB.
+// makes have names beginning with benchrelay and are dropped at the end, also after Ctrl-C. All of it at once takes up to 15 GB.
 package main

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -134,6 +135,7 @@ type postmarks struct {
 	published []atomic.Int64
 	left      atomic.Int64
 	first     chan struct{} // the event of before the others is published
+	begun     func()        // closes it
 	all       chan struct{}
 }
 
@@ -141,9 +143,10 @@ type postmarks struct {
 const beforeAll = "before"
 
 func newPostmarks(n int) *postmarks {
+	first := make(chan struct{})
 	p := &postmarks{
 		begin: time.Now(), committed: make([]atomic.Int64, n), published: make([]atomic.Int64, n),
-		first: make(chan struct{}), all: make(chan struct{}),
+		first: first, begun: sync.OnceFunc(func() { close(first) }), all: make(chan struct{}),
 	}
 	p.left.Store(int64(n))
 	return p
@@ -155,7 +158,7 @@ func (p *postmarks) batch(_ context.Context, batch []watermilladapter.Outgoing) 
 	for _, out := range batch {
 		name := string(out.Message.Payload)
 		if name == beforeAll {
-			close(p.first)
+			p.begun()
 			continue
 		}
 		i, err := strconv.Atoi(name)

@@ -15,7 +15,7 @@ func TestTheDelayIsAddedOnceAndTheRateStays(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close() //nolint:errcheck // it is not needed any more
-	go func() { // echo
+	go func() {            // echo
 		for {
 			c, err := listener.Accept()
 			if err != nil {

@@ -18,7 +18,14 @@ func (b *bench) header(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking PostgreSQL for its settings: %w", err)
 	}
-	fmt.Printf("PostgreSQL %s with fsync=%s and synchronous_commit=%s, %s, %d cores, %d rounds", version, fsync, commit, runtime.Version(), runtime.NumCPU(), b.rounds)
+	fmt.Printf("PostgreSQL %s with fsync=%s and synchronous_commit=%s", version, fsync, commit)
+	err = b.mariadb.with(func(pool *sql.DB) error {
+		return pool.QueryRowContext(ctx, "SELECT @@version, @@innodb_flush_log_at_trx_commit").Scan(&version, &commit)
+	})
+	if err == nil { // else the figures that need it will say so
+		fmt.Printf(", MariaDB %s with innodb_flush_log_at_trx_commit=%s", version, commit)
+	}
+	fmt.Printf(", %s, %d cores, %d rounds", runtime.Version(), runtime.NumCPU(), b.rounds)
 	if b.small {
 		fmt.Print(", SMALL: these figures mean nothing")
 	}
