@@ -45,7 +45,7 @@ func relayCount(n int) string {
 }
 
 // shared lets the relays share out the partitions of an empty outbox, fills it while the publisher makes them wait, and
-// measures from when it goes on. Each has its first page by then, which is half a percent of all.
+// measures from when it goes on. Each has its first page by then, of two hundred in all.
 func (b *bench) shared(ctx context.Context, count int) (result sample, err error) {
 	d, err := b.empty(ctx, b.postgres)
 	if err != nil {
