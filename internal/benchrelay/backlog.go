@@ -140,5 +140,6 @@ func (b *bench) besideOrdinary(ctx context.Context, what string, alone, beside c
 		return err
 	}
 	b.compare(what, m, "alone", "beside")
+	b.row(what, "beside : alone, until the last page", m.ratios("beside", "alone", untilLast))
 	return b.forget(ctx)
 }

@@ -24,20 +24,24 @@ func (b *bench) ordinaryBacklog() content {
 }
 
 // drain publishes the backlog of a database.
-func (b *bench) drain(ctx context.Context, d *database, publisher message.Publisher, config relay.Config) (took time.Duration, err error) {
+func (b *bench) drain(ctx context.Context, d *database, publisher message.Publisher, config relay.Config) (begin time.Time, took time.Duration, err error) {
 	config.Logger = b.log
 	err = d.use(func(db *gorm.DB) error {
 		r, err := relay.New(db, publisher, config)
 		if err != nil {
 			return err
 		}
-		begin := time.Now()
+		begin = time.Now()
 		err = r.Drain(ctx)
 		took = time.Since(begin)
 		return err
 	})
-	return took, err
+	return begin, took, err
 }
+
+// untilLast is the rate until the last page was given to the publisher: without settling it, and without what Drain does to
+// know that it was the last.
+const untilLast = "until the last page/s"
 
 // drained is a variant that publishes a backlog to nowhere.
 func (b *bench) drained(name string, s server, c content, config relay.Config) variant {
@@ -47,14 +51,16 @@ func (b *bench) drained(name string, s server, c content, config relay.Config) v
 			return nil, err
 		}
 		pub := &nowhere{}
-		took, err := b.drain(ctx, d, pub, config)
+		begin, took, err := b.drain(ctx, d, pub, config)
 		if err == nil {
 			err = pub.all(c.pending)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return rate(c.pending, took), bounded(ctx, d.drop)
+		s := rate(c.pending, took)
+		s[untilLast] = rate(c.pending, pub.lastBatch().Sub(begin))[perSecond]
+		return s, bounded(ctx, d.drop)
 	}}
 }
 

@@ -72,7 +72,7 @@ func (b *bench) toTopic(ctx context.Context, dialer *slowDialer, keys int) error
 			if err != nil {
 				return nil, err
 			}
-			took, err := b.drain(ctx, d, batches, relay.Config{})
+			_, took, err := b.drain(ctx, d, batches, relay.Config{})
 			if err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,9 @@ type nowhere struct {
 	// each, if set, is called for each batch before it counts. An error is that of all its messages.
 	each func(ctx context.Context, batch []watermilladapter.Outgoing) error
 	n    atomic.Int64
+
+	mu   sync.Mutex
+	last time.Time
 }
 
 var _ watermilladapter.BatchPublisher = (*nowhere)(nil)
@@ -31,7 +35,17 @@ func (p *nowhere) PublishBatch(ctx context.Context, batch []watermilladapter.Out
 		}
 	}
 	p.n.Add(int64(len(batch)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Now()
 	return errs
+}
+
+// lastBatch is when it got its last batch.
+func (p *nowhere) lastBatch() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
 }
 
 // Publish implements message.Publisher. A relay does not call it.

@@ -62,7 +62,7 @@ func (b *bench) beside(ctx context.Context, c content, begin func(context.Contex
 		}
 		clock := newStopwatch(c.pending)
 		pub := &nowhere{each: clock.batch}
-		took, err := b.drain(ctx, d, pub, relay.Config{})
+		_, took, err := b.drain(ctx, d, pub, relay.Config{})
 		if err != nil {
 			return err
 		}
