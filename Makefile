@@ -65,6 +65,10 @@ bench: PKG := ./internal/bench/...
 bench: ## Run the benchmarks (ARGS=)
 	@$(WITH_SERVICES) go test -run '^$$' -bench . -count 1 $(ARGS) $(PKG)
 
+.PHONY: bench-relay
+bench-relay: ## Measure the relay at full size, beside Watermill's forwarder (ARGS='-only drain -small')
+	@$(WITH_SERVICES) cd internal/benchrelay && go run . $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=), then fuzz-writes
 	@for package in $$(go list $(PKG)); do \
