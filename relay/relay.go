@@ -165,6 +165,7 @@ func (r *Relay) run(ctx context.Context, idle func(context.Context)) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.heartbeat(beat) })
 	wg.Go(func() { r.retain(beat) })
+	wg.Go(func() { r.watchPartitions(beat) })
 
 	r.health.running(true)
 	defer r.health.running(false)
