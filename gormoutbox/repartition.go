@@ -57,8 +57,8 @@ type repartition struct {
 	plugin  *Plugin // nil if there is none for the table
 	// rows is how many rows a batch has.
 	rows int
-	// moved is called behind each batch, by tests.
-	moved func()
+	// after is called behind the fence and behind each batch, for tests.
+	after func(step string)
 }
 
 // moveRows is how many rows one transaction moves.
@@ -69,7 +69,7 @@ func newRepartition(db *gorm.DB, table string, count int) (*repartition, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &repartition{count: count, rows: moveRows, moved: func() {}}
+	r := &repartition{count: count, rows: moveRows, after: func(string) {}}
 	plugin, err := On(db)
 	switch {
 	case table != "":
@@ -176,6 +176,7 @@ func (r *repartition) swapMySQL(ctx context.Context, q dialect.Queryer, old, nex
 		}
 		return err
 	}
+	r.after("fenced")
 	for _, begin := range []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"} {
 		if _, err := q.ExecContext(ctx, begin); err != nil {
 			return err
@@ -187,11 +188,13 @@ func (r *repartition) swapMySQL(ctx context.Context, q dialect.Queryer, old, nex
 			err = errors.Join(err, e)
 		}
 	}()
-	// A relay that starts now finds no partition to claim.
+	// Owners change nothing meanwhile.
 	if _, err := q.ExecContext(ctx, "UPDATE "+r.dialect.Quote(r.tables.Partitions)+" SET low = low + 1"); err != nil {
 		return fmt.Errorf("locking the partitions: %w", err)
 	}
-	if err := r.refuse(ctx, q, old); err != nil {
+	// A relay that was started since the first look does no harm: nothing is pending, and its leases end with their rows.
+	var refused *RepartitionError
+	if err := r.refuse(ctx, q, old); err != nil && (!errors.As(err, &refused) || refused.Pending > 0 || refused.Held > 0) {
 		return err
 	}
 	if err := r.exchange(ctx, q, next); err != nil {
@@ -243,9 +246,11 @@ func (r *repartition) refuse(ctx context.Context, q dialect.Queryer, l layout) e
 	}{
 		{"leases", "SELECT COUNT(*) FROM " + d.Quote(t.Partitions) + " WHERE expires_at > " + d.Now(), []any{&e.Leases}},
 		{"held aggregates", "SELECT COUNT(*) FROM " + d.Quote(t.Held), []any{&e.Held}},
-		{"pending events", fmt.Sprintf("SELECT COUNT(*), COUNT(parked_at), COUNT(CASE WHEN parked_at IS NULL THEN available_at END), "+
-			"COUNT(CASE WHEN part < %d OR part >= %d THEN 1 END) FROM %s WHERE processed_at IS NULL", l.first, l.end(), d.Quote(t.Events)),
-			[]any{&e.Pending, &e.Parked, &e.Delayed, &e.Stray}},
+		{
+			"pending events", fmt.Sprintf("SELECT COUNT(*), COUNT(parked_at), COUNT(CASE WHEN parked_at IS NULL THEN available_at END), "+
+				"COUNT(CASE WHEN part < %d OR part >= %d THEN 1 END) FROM %s WHERE processed_at IS NULL", l.first, l.end(), d.Quote(t.Events)),
+			[]any{&e.Pending, &e.Parked, &e.Delayed, &e.Stray},
+		},
 	} {
 		if err := r.scan(ctx, q, look.query, nil, func(rows *sql.Rows) error { return rows.Scan(look.into...) }); err != nil {
 			return fmt.Errorf("looking for %s: %w", look.what, err)
@@ -316,7 +321,7 @@ func (r *repartition) moveWhere(ctx context.Context, l layout, where string) err
 			return err
 		}
 		after = batch[len(batch)-1].seq
-		r.moved()
+		r.after("moved")
 	}
 }
 

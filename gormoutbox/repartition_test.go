@@ -2,6 +2,7 @@ package gormoutbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestRepartitionMovesKeptEvents(t *testing.T) {
 			var before []storedEvent
 			require.NoError(t, g.Table("outbox_events").Order("seq").Find(&before).Error)
 			batches := 0
-			require.NoError(t, gormoutbox.RepartitionInBatches(t.Context(), g, count, 7, func() { batches++ }))
+			require.NoError(t, gormoutbox.RepartitionInSteps(t.Context(), g, count, 7, func(string) { batches++ }))
 			assert.NotZero(t, batches)
 			wantFirst, have = wantFirst+have, count
 			first, n := partitions(t, g)
@@ -182,20 +183,41 @@ func TestRepartitionRefuses(t *testing.T) {
 			want            gormoutbox.RepartitionError
 			text            string
 		}{
-			{"relay", "INSERT INTO outbox_relays (id, expires_at) VALUES ('r1', " + later + ")", "UPDATE outbox_relays SET expires_at = '2001-01-01 00:00:00.000'",
-				gormoutbox.RepartitionError{Relays: []string{"r1"}}, "1 relays are alive (r1) and 0 partitions are leased: stop"},
-			{"lease", "UPDATE outbox_partitions SET owner = 'r2', expires_at = " + later + " WHERE part < 2", "UPDATE outbox_partitions SET expires_at = '2001-01-01 00:00:00.000' WHERE part < 2",
-				gormoutbox.RepartitionError{Leases: 2}, "2 partitions are leased"},
-			{"pending", fmt.Sprintf(one, "processed_at = NULL"), "",
-				gormoutbox.RepartitionError{Pending: 1}, "1 events are pending: stop what saves"},
-			{"delayed", fmt.Sprintf(one, "processed_at = NULL, available_at = "+later), "",
-				gormoutbox.RepartitionError{Pending: 1, Delayed: 1}, "1 events are delayed"},
-			{"parked", fmt.Sprintf(one, "processed_at = NULL, parked_at = created_at"), "",
-				gormoutbox.RepartitionError{Pending: 1, Parked: 1}, "1 events are parked: redrive or skip"},
-			{"held", "INSERT INTO outbox_held (aggregate_type, aggregate_id, part, seq, reason) VALUES ('a', '1', 1, 1, 'retry')", "DELETE FROM outbox_held",
-				gormoutbox.RepartitionError{Held: 1}, "1 aggregates are held: redrive or skip"},
-			{"stray", fmt.Sprintf(one, "processed_at = NULL, part = 64"), fmt.Sprintf(one, "part = 0"),
-				gormoutbox.RepartitionError{Pending: 1, Stray: 1}, "call Repartition with the present count, 64"},
+			{
+				"relay", "INSERT INTO outbox_relays (id, expires_at) VALUES ('r1', " + later + ")", "UPDATE outbox_relays SET expires_at = '2001-01-01 00:00:00.000'",
+				gormoutbox.RepartitionError{Relays: []string{"r1"}},
+				"1 relays are alive (r1) and 0 partitions are leased: stop",
+			},
+			{
+				"lease", "UPDATE outbox_partitions SET owner = 'r2', expires_at = " + later + " WHERE part < 2", "UPDATE outbox_partitions SET expires_at = '2001-01-01 00:00:00.000' WHERE part < 2",
+				gormoutbox.RepartitionError{Leases: 2},
+				"2 partitions are leased",
+			},
+			{
+				"pending", fmt.Sprintf(one, "processed_at = NULL"), "",
+				gormoutbox.RepartitionError{Pending: 1},
+				"1 events are pending: stop what saves",
+			},
+			{
+				"delayed", fmt.Sprintf(one, "processed_at = NULL, available_at = "+later), "",
+				gormoutbox.RepartitionError{Pending: 1, Delayed: 1},
+				"1 events are delayed",
+			},
+			{
+				"parked", fmt.Sprintf(one, "processed_at = NULL, parked_at = created_at"), "",
+				gormoutbox.RepartitionError{Pending: 1, Parked: 1},
+				"1 events are parked: redrive or skip",
+			},
+			{
+				"held", "INSERT INTO outbox_held (aggregate_type, aggregate_id, part, seq, reason) VALUES ('a', '1', 1, 1, 'retry')", "DELETE FROM outbox_held",
+				gormoutbox.RepartitionError{Held: 1},
+				"1 aggregates are held: redrive or skip",
+			},
+			{
+				"stray", fmt.Sprintf(one, "processed_at = NULL, part = 64"), fmt.Sprintf(one, "part = 0"),
+				gormoutbox.RepartitionError{Pending: 1, Stray: 1},
+				"call Repartition with the present count, 64",
+			},
 		}
 		refused := func(name string) *gormoutbox.RepartitionError {
 			var e *gormoutbox.RepartitionError
@@ -240,7 +262,10 @@ func TestRepartitionGoesOnAfterACrash(t *testing.T) {
 		process(t, g)
 		ctx, cancel := context.WithCancel(t.Context())
 		batches := 0
-		err := gormoutbox.RepartitionInBatches(ctx, g, 16, 9, func() {
+		err := gormoutbox.RepartitionInSteps(ctx, g, 16, 9, func(step string) {
+			if step != "moved" {
+				return
+			}
 			if batches++; batches == 3 {
 				cancel()
 			}
@@ -270,11 +295,13 @@ func TestRepartitionGoesOnAfterACrash(t *testing.T) {
 // saves say what to do, and the second call finishes, also with another count.
 func TestRepartitionGoesOnBehindTheFence(t *testing.T) {
 	t.Parallel()
-	db := testenv.MariaDB(t)
-	g := setup(t, db, gormoutbox.Config{})
+	g := setup(t, testenv.MariaDB(t), gormoutbox.Config{})
 	appendEvents(t, g, 5)
 	process(t, g)
-	require.NoError(t, g.Exec("ALTER TABLE outbox_events ADD CONSTRAINT outbox_events_part_64 CHECK (part >= 64 OR processed_at IS NOT NULL)").Error)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, gormoutbox.RepartitionInSteps(ctx, g, 128, 9, func(string) { cancel() }), context.Canceled)
+	first, count := partitions(t, g)
+	assert.Equal(t, []int{0, 64}, []int{first, count})
 	for range 2 {
 		err := gormoutbox.Append(g, gormoutbox.Event{Type: "t", Payload: "1"})
 		require.ErrorIs(t, err, gormoutbox.ErrRepartitioned)
@@ -283,6 +310,35 @@ func TestRepartitionGoesOnBehindTheFence(t *testing.T) {
 	require.NoError(t, gormoutbox.Repartition(t.Context(), g, "", 32))
 	appendEvents(t, g, 5)
 	requirePlaces(t, g)
+}
+
+// TestARelayThatComesBehindTheFence does no harm: nothing is pending, and it loses its leases. An aggregate that is
+// held then must not be left in a partition that is no more.
+func TestARelayThatComesBehindTheFence(t *testing.T) {
+	t.Parallel()
+	g := setup(t, testenv.MariaDB(t), gormoutbox.Config{})
+	var held error
+	err := gormoutbox.RepartitionInSteps(t.Context(), g, 128, 9, func(string) {
+		held = g.Exec("INSERT INTO outbox_held (aggregate_type, aggregate_id, part, seq, reason) VALUES ('a', '1', 1, 1, 'retry')").Error
+	})
+	require.NoError(t, held)
+	var e *gormoutbox.RepartitionError
+	require.ErrorAs(t, err, &e)
+	first, count := partitions(t, g)
+	assert.Equal(t, []int{0, 64}, []int{first, count})
+	require.NoError(t, g.Exec("DELETE FROM outbox_held").Error)
+
+	err = gormoutbox.RepartitionInSteps(t.Context(), g, 128, 9, func(string) {
+		held = errors.Join(g.Exec("INSERT INTO outbox_relays (id, expires_at) VALUES ('r1', '2999-01-01')").Error,
+			g.Exec("UPDATE outbox_partitions SET owner = 'r1', token = 't', expires_at = '2999-01-01'").Error)
+	})
+	require.NoError(t, held)
+	require.NoError(t, err)
+	first, count = partitions(t, g)
+	assert.Equal(t, []int{64, 128}, []int{first, count})
+	var leased int64
+	require.NoError(t, g.Table("outbox_partitions").Where("token <> ''").Count(&leased).Error)
+	assert.Zero(t, leased)
 }
 
 // TestAStaleWriterIsRefused: a process that was not stopped knows the old partitions. Its save fails as a whole, and the next one is right.
@@ -381,4 +437,3 @@ func TestPartitionsChangedByHand(t *testing.T) {
 		}
 	})
 }
-

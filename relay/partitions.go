@@ -60,7 +60,9 @@ func (s *store) strays(ctx context.Context) (*StrayError, error) {
 	pending := func(where string) string {
 		return fmt.Sprintf("(SELECT COUNT(*) FROM (SELECT e.seq%s%s AND e.processed_at IS NULL LIMIT %d) x)", from, where, maxStray)
 	}
-	kept := func(where string) string { return "EXISTS (SELECT 1" + from + where + " AND e.processed_at IS NOT NULL)" }
+	kept := func(where string) string {
+		return "EXISTS (SELECT 1" + from + where + " AND e.processed_at IS NOT NULL)"
+	}
 	query := "SELECT (SELECT COUNT(*) FROM " + s.partitions + "), " + pending(below) + " + " + pending(above) +
 		", CASE WHEN " + kept(below) + " OR " + kept(above) + " THEN 1 ELSE 0 END"
 	var e StrayError

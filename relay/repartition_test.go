@@ -119,7 +119,9 @@ func TestRepartitionIsRefusedBesideARelay(t *testing.T) {
 		stop := start(t, g, pub, quick())
 		add(t, g, event("k", "1"))
 		pub.wait(t, 1)
-		eventually(t, "it is settled", func() bool { return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0 })
+		eventually(t, "it is settled", func() bool {
+			return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
+		})
 		var e *gormoutbox.RepartitionError
 		require.ErrorAs(t, gormoutbox.Repartition(t.Context(), g, "", 8), &e)
 		assert.Len(t, e.Relays, 1)
