@@ -105,7 +105,9 @@ func TestPartitionedTable(t *testing.T) {
 		bad.cure()
 		pub.waitFor(t, "bad2")
 		pub.wait(t, 283)
-		eventually(t, "all is settled", func() bool { return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0 })
+		eventually(t, "all is settled", func() bool {
+			return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
+		})
 		stop()
 		assert.Equal(t, []string{"bad0", "bad1", "bad2"}, pub.of("bad"))
 		for i := range 25 {
@@ -146,6 +148,17 @@ func TestPartitionedTable(t *testing.T) {
 		drain(t, g, pub, c)
 		assert.Equal(t, payloadsOf("end", 3), pub.of("end"))
 		require.NoError(t, gormoutbox.Check(t.Context(), g))
+	})
+}
+
+// TestOrderInAPartitionedTable is TestOrderWithLateCommits over twenty ranges.
+func TestOrderInAPartitionedTable(t *testing.T) {
+	t.Parallel()
+	eachPostgres(t, func(t *testing.T, db testenv.Database) {
+		g := openPartitioned(t, db, orderEvents/20)
+		_ = call(t, g, "SELECT outbox_events_extend(?, 25)", orderEvents/20)
+		orderWithLateCommits(t, db, g)
+		assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_events_default"))
 	})
 }
 
