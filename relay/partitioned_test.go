@@ -170,7 +170,7 @@ func TestPartitionedTableWithoutRanges(t *testing.T) {
 		pub := newRecorder()
 		add(t, g, series("k", "k", 100)...)
 		assert.Equal(t, 100-30, countRows(t, g, "SELECT COUNT(*) FROM outbox_events_default"))
-		assert.NotZero(t, call(t, g, "SELECT outbox_events_extend(10, 3)").String)
+		assert.NotEqual(t, "0", call(t, g, "SELECT outbox_events_extend(10, 3)").String)
 		add(t, g, series("k", "l", 100)...)
 		drain(t, g, pub, quick())
 		assert.Equal(t, append(payloadsOf("k", 100), payloadsOf("l", 100)...), pub.payloads())
