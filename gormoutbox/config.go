@@ -77,7 +77,7 @@ type Config struct {
 	// are made from it, see TablesFor. Defaults to DefaultTable.
 	Table string
 	// Partitions is how many partitions the first Migrate creates, 1 to 1024.
-	// Afterwards the database's count is what counts. Defaults to 64.
+	// Afterwards the database's count is what counts, and Repartition changes it. Defaults to 64.
 	Partitions int
 	// Models are models to check when the plugin is registered, instead of at their first save: values or
 	// pointers of annotated types, or Annotate(model, tag). Registering a model also makes

@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gormoutbox/outbox/internal/migrate"
 )
@@ -13,6 +14,49 @@ var ErrNotRegistered = errors.New("gormoutbox: the plugin is not registered on t
 
 // ErrNoEvent is what a MarshalFunc returns to say that this change is no event.
 var ErrNoEvent = errors.New("gormoutbox: no event")
+
+// ErrRepartitioned is in the error of a save, or of Append, whose process began before Repartition and was not stopped for it: the
+// database has refused the events, and the transaction is rolled back. The plugin then reads the partitions again, so the same transaction
+// may be tried once more.
+var ErrRepartitioned = errors.New("gormoutbox: the number of partitions was changed while this process ran: try the transaction again; " +
+	"if it fails again, gormoutbox.Repartition did not come to its end and is to be called again")
+
+// RepartitionError is returned by Repartition when the outbox is in use. Nothing was changed.
+type RepartitionError struct {
+	Table string
+	// Relays are the ids of the relays that are alive by the database's clock.
+	Relays []string
+	// Leases is how many partitions have a lease that has not run out.
+	Leases int64
+	// Pending is how many events are not processed: also the Parked ones, the Delayed ones, which wait for their time or for another
+	// attempt, and the Stray ones, whose partition does not exist.
+	Pending, Parked, Delayed, Stray int64
+	// Held is how many aggregates wait for a retry or for somebody's decision.
+	Held int64
+
+	count int
+}
+
+// Error implements error.
+func (e *RepartitionError) Error() string {
+	var problems []string
+	add := func(n int64, format string, args ...any) {
+		if n > 0 {
+			problems = append(problems, fmt.Sprintf(format, args...))
+		}
+	}
+	if len(e.Relays) > 0 || e.Leases > 0 {
+		problems = append(problems, fmt.Sprintf("%d relays are alive (%s) and %d partitions are leased: stop the relays; one that crashed counts until its lease has run out",
+			len(e.Relays), strings.Join(e.Relays, ", "), e.Leases))
+	}
+	ready := e.Pending - e.Parked - e.Delayed
+	add(ready, "%d events are pending: stop what saves events and let Relay.Drain publish them", ready)
+	add(e.Delayed, "%d events are delayed: drain again when their time has come", e.Delayed)
+	add(e.Parked, "%d events are parked: redrive or skip them (relay.Operator), and drain", e.Parked)
+	add(e.Held, "%d aggregates are held: redrive or skip them (relay.Operator), and drain", e.Held)
+	add(e.Stray, "%d of the events are in partitions that do not exist: call Repartition with the present count, %d, which moves them, and drain", e.Stray, e.count)
+	return fmt.Sprintf("gormoutbox: the number of partitions of %s can't be changed now: %s", e.Table, strings.Join(problems, "; "))
+}
 
 // ConfigError is a mistake in Config or in an annotation.
 type ConfigError struct {

@@ -153,7 +153,18 @@ func (c Config) migrations() migrate.Set {
 			{Name: t.Relays, Columns: relayColumns},
 		},
 		Verify: func(ctx context.Context, d dialect.Dialect, q dialect.Queryer) ([]string, error) {
-			return verifyColumns(ctx, d, q, t)
+			columns, err := verifyColumns(ctx, d, q, t)
+			if err != nil {
+				return nil, err
+			}
+			l, last, err := readLayout(ctx, d, q, t)
+			if err != nil {
+				return nil, err
+			}
+			if problem := l.problem(t, last); problem != "" {
+				columns = append(columns, problem)
+			}
+			return columns, nil
 		},
 	}
 }

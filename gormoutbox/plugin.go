@@ -43,8 +43,8 @@ type instance struct {
 	traits  dialect.Traits
 	tables  Tables
 	insert  *dialect.EventInsert
-	// partitions is the count in the database, 0 before it was read.
-	partitions atomic.Int64
+	// partitions are those in the database, nil before they were read.
+	partitions atomic.Pointer[layout]
 	// models has a *model, or nil for types that are not annotated, by *schema.Schema.
 	models sync.Map
 	owners owners

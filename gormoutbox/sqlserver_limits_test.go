@@ -41,7 +41,7 @@ func TestSQLServerStatements(t *testing.T) {
 	assert.Equal(t, []string{
 		"BEGIN", `INSERT INTO "orders" ("id","status","amount","card") VALUES (@p1,@p2,@p3,@p4);`,
 		`SELECT * FROM "orders" WHERE "orders"."id" = @p1`,
-		`SELECT (SELECT COUNT(*) FROM "outbox_partitions"), (SELECT COALESCE(MAX(version), 0) FROM "outbox_schema"), (SELECT COUNT(*) FROM "outbox_events" WHERE 1 = 0)`,
+		`SELECT (SELECT COUNT(*) FROM "outbox_partitions"), (SELECT COALESCE(MAX(version), 0) FROM "outbox_schema"), (SELECT COUNT(*) FROM "outbox_events" WHERE 1 = 0), (SELECT MIN(part) FROM "outbox_partitions"), (SELECT MAX(part) FROM "outbox_partitions")`,
 		event, "COMMIT",
 	}, sent([]msStep{msInsert(o), msBack(o), msCreated(o)}, func() error { return g.Create(memory()).Error }))
 

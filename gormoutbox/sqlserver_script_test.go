@@ -37,7 +37,7 @@ func (s *msScript) answer(query string, _ []driver.Value) ([]string, [][]driver.
 	case msControl(token):
 		return nil, nil, 0, nil
 	case token == "PARTITIONS":
-		return []string{"n", "version", "events"}, [][]driver.Value{{int64(msPartitions), int64(1), int64(0)}}, 0, nil
+		return []string{"n", "version", "events", "first", "last"}, [][]driver.Value{{int64(msPartitions), int64(1), int64(0), int64(0), int64(msPartitions - 1)}}, 0, nil
 	default:
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 // write inserts the rows in order on pool, which must be a transaction.
 func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row) error {
 	pool = unprepared(pool)
-	count, err := in.partitionCount(ctx, pool)
+	l, err := in.layout(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, 
 			size += len(rows[n].payload)
 			n++
 		}
-		if err := in.writeChunk(ctx, db, pool, rows[:n], count); err != nil {
+		if err := in.writeChunk(ctx, db, pool, rows[:n], l); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -43,7 +43,7 @@ func (in *instance) write(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, 
 	return nil
 }
 
-func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row, count int) error {
+func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, rows []row, l layout) error {
 	out := make([]dialect.EventRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -54,12 +54,8 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 				return fmt.Errorf("gormoutbox: encoding headers: %w", err) // not reached: headers are valid UTF-8
 			}
 		}
-		part := eventPartition(r.id, count)
-		if r.aggregateType != "" {
-			part = Partition(r.aggregateType, r.aggregateID, count)
-		}
 		out[i] = dialect.EventRow{
-			Part: part, ID: r.id, AggregateType: r.aggregateType, AggregateID: r.aggregateID, EventType: r.eventType,
+			Part: l.part(r.aggregateType, r.aggregateID, r.id), ID: r.id, AggregateType: r.aggregateType, AggregateID: r.aggregateID, EventType: r.eventType,
 			Topic: r.topic, Payload: r.payload, Headers: string(headers),
 		}
 		if !r.availableAt.IsZero() {
@@ -70,6 +66,8 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 	begin := time.Now()
 	_, err := pool.ExecContext(ctx, text, args...)
 	if err != nil {
+		in.partitions.Store(nil) // read again, in case that the fence of Repartition refused the rows
+		err = in.fenced(err)
 		// Wrapped, so that TranslateError does not take it for the user's own conflict.
 		err = fmt.Errorf("gormoutbox: writing %d events to %s: %w", len(rows), in.tables.Events, err)
 	}
@@ -77,34 +75,34 @@ func (in *instance) writeChunk(ctx context.Context, db *gorm.DB, pool gorm.ConnP
 	return err
 }
 
-// partitionCount reads the count at the first event, and with it whether the tables are those of this
+// layout reads the partitions at the first event, and with them whether the tables are those of this
 // version, on the statement's own connection: a pool of one connection has no other.
-func (in *instance) partitionCount(ctx context.Context, pool gorm.ConnPool) (int, error) {
-	if n := in.partitions.Load(); n > 0 {
-		return int(n), nil
+func (in *instance) layout(ctx context.Context, pool gorm.ConnPool) (layout, error) {
+	if l := in.partitions.Load(); l != nil {
+		return *l, nil
 	}
 	t := in.tables
-	var n, version sql.NullInt64
-	query := "SELECT (SELECT COUNT(*) FROM " + in.dialect.Quote(t.Partitions) + "), (SELECT COALESCE(MAX(version), 0) FROM " +
-		in.dialect.Quote(t.Schema) + "), (SELECT COUNT(*) FROM " + in.dialect.Quote(t.Events) + " WHERE 1 = 0)"
-	if err := pool.QueryRowContext(ctx, query).Scan(&n, &version, new(sql.NullInt64)); err != nil {
+	var n, version, first, last sql.NullInt64
+	partitions := " FROM " + in.dialect.Quote(t.Partitions) + ")"
+	query := "SELECT (SELECT COUNT(*)" + partitions + ", (SELECT COALESCE(MAX(version), 0) FROM " + in.dialect.Quote(t.Schema) +
+		"), (SELECT COUNT(*) FROM " + in.dialect.Quote(t.Events) + " WHERE 1 = 0), (SELECT MIN(part)" + partitions + ", (SELECT MAX(part)" + partitions
+	if err := pool.QueryRowContext(ctx, query).Scan(&n, &version, new(sql.NullInt64), &first, &last); err != nil {
 		if ctx.Err() != nil {
-			return 0, fmt.Errorf("gormoutbox: reading the partition count: %w", err)
+			return layout{}, fmt.Errorf("gormoutbox: reading the partition count: %w", err)
 		}
 		problem := fmt.Sprintf("one of the tables %s, %s and %s can't be read", t.Events, t.Partitions, t.Schema)
-		return 0, &SchemaError{Problems: []string{problem}, err: fmt.Errorf("%s: %w", problem, err)}
+		return layout{}, &SchemaError{Problems: []string{problem}, err: fmt.Errorf("%s: %w", problem, err)}
 	}
-	var problem string
-	switch {
-	case version.Int64 != schemaVersion:
+	l := layout{first: int(first.Int64), count: int(n.Int64)}
+	problem := l.problem(t, int(last.Int64))
+	if version.Int64 != schemaVersion {
 		problem = fmt.Sprintf("%s says version %d and this code needs %d", t.Schema, version.Int64, schemaVersion)
-	case n.Int64 == 0:
-		problem = "table " + t.Partitions + " is empty"
-	default:
-		in.partitions.Store(n.Int64)
-		return int(n.Int64), nil
 	}
-	return 0, &SchemaError{Problems: []string{problem}, err: errors.New(problem)}
+	if problem != "" {
+		return layout{}, &SchemaError{Problems: []string{problem}, err: errors.New(problem)}
+	}
+	in.partitions.Store(&l)
+	return l, nil
 }
 
 // finish adds what the plugin and the context say to a row that toRow made.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gormoutbox/outbox/internal/pause"
 	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
@@ -63,10 +64,10 @@ func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 				r.log(ctx, slog.LevelError, "relay pass failed; it goes on", err)
 			}
 			st.failures++
-			sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, st.failures))
+			pause.Sleep(ctx, pause.Backoff(r.config.MinBackoff, maxDatabasePause, st.failures))
 		case st.outage > 0:
 			st.failures = 0
-			sleep(ctx, backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage))
+			pause.Sleep(ctx, pause.Backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage))
 		default:
 			st.failures = 0
 			p.wait(ctx, res.found > 0)
@@ -175,7 +176,7 @@ func (r *Relay) settle(ctx context.Context, owned []lease, decisions []decision)
 			return s, err
 		}
 		r.log(ctx, slog.LevelError, "relay could not record what it published and tries again", err)
-		sleep(after, backoff(r.config.MinBackoff, maxDatabasePause, n))
+		pause.Sleep(after, pause.Backoff(r.config.MinBackoff, maxDatabasePause, n))
 	}
 }
 
@@ -255,7 +256,7 @@ func (r *Relay) asides(st *loopState, outcomes []outcome) (out []decision) {
 		}
 		o.others = false // as for decide
 		if _, charged := r.judge(o); !charged {
-			after := backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage)
+			after := pause.Backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage)
 			out = append(out, decision{item: o.item, verdict: setAside, after: after, err: errorText(o.err)})
 		}
 	}
@@ -284,7 +285,7 @@ func (r *Relay) judge(o outcome) (d decision, charged bool) {
 		d.verdict, d.after = retryLater, r.config.MaxBackoff
 		return d, true
 	}
-	d.after = backoff(r.config.MinBackoff, r.config.MaxBackoff, attempts)
+	d.after = pause.Backoff(r.config.MinBackoff, r.config.MaxBackoff, attempts)
 	return d, true
 }
 

@@ -243,7 +243,7 @@ func (o *Operator) parts(ctx context.Context, f ReplayFilter) (parts []int, err 
 		return err
 	})
 	if err == nil && f.AggregateID != "" && len(parts) > 0 {
-		return []int{gormoutbox.Partition(f.AggregateType, f.AggregateID, len(parts))}, nil
+		return []int{parts[gormoutbox.Partition(f.AggregateType, f.AggregateID, len(parts))]}, nil
 	}
 	return parts, err
 }

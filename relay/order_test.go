@@ -36,35 +36,37 @@ const (
 // and are open for up to 300 ms, and several relays with pools of their own.
 func TestOrderWithLateCommits(t *testing.T) {
 	t.Parallel()
-	testenv.Each(t, func(t *testing.T, db testenv.Database) {
-		begin := time.Now()
-		g := open(t, db)
-		require.NoError(t, g.AutoMigrate(&account{}))
-		accounts := make([]account, orderAggregates)
-		for i := range accounts {
-			accounts[i].ID = i + 1
-		}
-		require.NoError(t, g.Create(&accounts).Error)
+	testenv.Each(t, func(t *testing.T, db testenv.Database) { orderWithLateCommits(t, db, open(t, db)) })
+}
 
-		pub := newRecorder()
-		var stops []func()
-		for range orderRelays {
-			other := db.Open(t)
-			limitPool(t, other)
-			stops = append(stops, start(t, other, pub, relay.Config{Lease: time.Minute}))
-		}
-		total := writeAccounts(t, db)
-		pub.wait(t, total)
-		eventually(t, "everything is settled", func() bool {
-			return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
-		})
-		for _, stop := range stops {
-			stop()
-		}
-		checkOrder(t, pub.payloads(), total)
-		assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL OR attempts > 0"))
-		t.Logf("%d events of %d aggregates, %d writers, %d relays: %s", total, orderAggregates, orderWriters, orderRelays, time.Since(begin).Round(time.Millisecond))
+func orderWithLateCommits(t *testing.T, db testenv.Database, g *gorm.DB) {
+	t.Helper()
+	begin := time.Now()
+	require.NoError(t, g.AutoMigrate(&account{}))
+	accounts := make([]account, orderAggregates)
+	for i := range accounts {
+		accounts[i].ID = i + 1
+	}
+	require.NoError(t, g.Create(&accounts).Error)
+
+	pub := newRecorder()
+	var stops []func()
+	for range orderRelays {
+		other := db.Open(t)
+		limitPool(t, other)
+		stops = append(stops, start(t, other, pub, relay.Config{Lease: time.Minute}))
+	}
+	total := writeAccounts(t, db)
+	pub.wait(t, total)
+	eventually(t, "everything is settled", func() bool {
+		return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
 	})
+	for _, stop := range stops {
+		stop()
+	}
+	checkOrder(t, pub.payloads(), total)
+	assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL OR attempts > 0"))
+	t.Logf("%d events of %d aggregates, %d writers, %d relays: %s", total, orderAggregates, orderWriters, orderRelays, time.Since(begin).Round(time.Millisecond))
 }
 
 func limitPool(t testing.TB, g *gorm.DB) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/dialect"
+	"github.com/gormoutbox/outbox/internal/pause"
 	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
@@ -167,6 +168,7 @@ func (r *Relay) run(ctx context.Context, idle func(context.Context)) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.heartbeat(beat) })
 	wg.Go(func() { r.retain(beat) })
+	wg.Go(func() { r.watchPartitions(beat) })
 
 	r.health.running(true)
 	defer r.health.running(false)
@@ -197,7 +199,7 @@ func (r *Relay) check(ctx context.Context) error {
 			return nil //nolint:nilerr // stopped before it began
 		}
 		r.log(ctx, slog.LevelError, "relay can't check its tables and tries again", err)
-		if !sleep(ctx, backoff(r.config.MinBackoff, maxDatabasePause, n)) {
+		if !pause.Sleep(ctx, pause.Backoff(r.config.MinBackoff, maxDatabasePause, n)) {
 			return nil
 		}
 	}
@@ -222,7 +224,7 @@ func incurable(err error) bool {
 // heartbeat renews the leases while the loop may be waiting for a publisher. The
 // first beat tells the others that there is one more to share with.
 func (r *Relay) heartbeat(ctx context.Context) {
-	for ok := true; ok; ok = sleep(ctx, r.config.Lease/3) {
+	for ok := true; ok; ok = pause.Sleep(ctx, r.config.Lease/3) {
 		c, cancel := context.WithTimeout(ctx, r.config.Lease)
 		err := r.leases.renew(c)
 		cancel()
@@ -245,18 +247,6 @@ func isNil(p message.Publisher) bool {
 	}
 	v := reflect.ValueOf(p)
 	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// sleep waits for d and says whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // String names the relay.

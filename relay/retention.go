@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/gormoutbox/outbox/internal/pause"
 )
 
 const (
@@ -21,7 +23,7 @@ func (r *Relay) retain(ctx context.Context) {
 	if r.config.Retention == KeepForever {
 		return
 	}
-	for sleep(ctx, r.retainEvery) {
+	for pause.Sleep(ctx, r.retainEvery) {
 		for _, l := range r.leases.current() {
 			if err := r.retainPart(ctx, l); err != nil && ctx.Err() == nil {
 				r.log(ctx, slog.LevelError, "relay could not remove old events and tries again later", err)

@@ -65,6 +65,9 @@ type Dialect interface {
 	Indexes(ctx context.Context, q Queryer, table string) ([]string, error)
 	// Traits are for the capture of writes.
 	Traits() Traits
+	// Fence makes the database refuse new rows of the events table whose partition is below from, by a constraint or a
+	// trigger of the given name. It does nothing if there is one of this name.
+	Fence(ctx context.Context, q Queryer, events, name string, from int) error
 	// Lock runs fn while no other process runs fn for the same name. Statements of fn
 	// are one transaction where the database can do that for CREATE TABLE.
 	Lock(ctx context.Context, db *sql.DB, name string, fn func(Queryer) error) error
@@ -101,6 +104,11 @@ func SplitName(name string) (schema, table string) {
 		return name[:i], name[i+1:]
 	}
 	return "", name
+}
+
+// fence is the constraint behind Fence. It is about new events: one that is processed may have any number.
+func fence(from int) string {
+	return fmt.Sprintf("CHECK (part >= %d OR processed_at IS NOT NULL)", from)
 }
 
 func quoteParts(name string, quote byte) string {

@@ -70,6 +70,30 @@ func (MySQL) Indexes(ctx context.Context, q Queryer, table string) ([]string, er
 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`, schema, name)
 }
 
+// Fence implements Dialect: a CHECK as on PostgreSQL. MariaDB and MySQL write the table anew for it and look at
+// every row, so the statement fails where an event is pending. It waits for every transaction that has used the table. MySQL before
+// 8.0.16 reads over it.
+func (m MySQL) Fence(ctx context.Context, q Queryer, events, name string, from int) error {
+	have, err := m.hasCheck(ctx, q, events, name)
+	if err != nil || have {
+		return err
+	}
+	if _, err := q.ExecContext(ctx, "ALTER TABLE "+m.Quote(events)+" ADD CONSTRAINT "+m.Quote(name)+" "+fence(from)); err != nil {
+		return err
+	}
+	if have, err = m.hasCheck(ctx, q, events, name); err == nil && !have {
+		err = errors.New("this release of the database has no CHECK constraints: update it, MySQL to 8.0.16 or later")
+	}
+	return err
+}
+
+func (MySQL) hasCheck(ctx context.Context, q Queryer, table, name string) (bool, error) {
+	schema, table := SplitName(table)
+	have, err := queryStrings(ctx, q, `SELECT constraint_name FROM information_schema.table_constraints
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? AND constraint_name = ? AND constraint_type = 'CHECK'`, schema, table, name)
+	return len(have) > 0, err
+}
+
 // Lock implements Dialect: GET_LOCK on one connection. CREATE TABLE commits by
 // itself here, so the statements of fn must be repeatable.
 func (MySQL) Lock(ctx context.Context, db *sql.DB, name string, fn func(Queryer) error) (err error) {

@@ -96,6 +96,18 @@ WHERE seqrelid = to_regclass(pg_get_serial_sequence($1, $2))`, p.Quote(table), c
 	return cache, rows.Err()
 }
 
+// Fence implements Dialect: a CHECK, which the database holds against every new row, whatever its writer knew and
+// whenever it began. Rows that are published and keep their old number satisfy it. NOT VALID spares the look at
+// them. The statement waits for every transaction that has written events.
+func (p Postgres) Fence(ctx context.Context, q Queryer, events, name string, from int) error {
+	have, err := queryStrings(ctx, q, `SELECT conname::text FROM pg_constraint WHERE conrelid = to_regclass($1) AND conname = $2`, p.Quote(events), name)
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	_, err = q.ExecContext(ctx, "ALTER TABLE "+p.Quote(events)+" ADD CONSTRAINT "+p.Quote(name)+" "+fence(from)+" NOT VALID")
+	return err
+}
+
 // Lock implements Dialect: an advisory lock and one transaction.
 func (Postgres) Lock(ctx context.Context, db *sql.DB, name string, fn func(Queryer) error) (err error) {
 	tx, err := db.BeginTx(ctx, nil)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -76,6 +77,13 @@ func (s SQLite) AutoIncrement(ctx context.Context, q Queryer, table string) (boo
 	found, err := queryStrings(ctx, q, `SELECT name FROM `+s.Quote(schema)+`.sqlite_master
 WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'`, name)
 	return len(found) == 1, err
+}
+
+// Fence implements Dialect: a trigger, since a table can't be given a CHECK later.
+func (s SQLite) Fence(ctx context.Context, q Queryer, events, name string, from int) error {
+	_, err := q.ExecContext(ctx, fmt.Sprintf("CREATE TRIGGER IF NOT EXISTS %s BEFORE INSERT ON %s WHEN NEW.part < %d BEGIN SELECT RAISE(ABORT, '%s'); END",
+		s.Quote(name), s.Quote(events), from, strings.ReplaceAll(name, "'", "''")))
+	return err
 }
 
 func sqliteName(table string) (schema, name string) {

@@ -68,6 +68,11 @@ func (SQLServer) Indexes(ctx context.Context, q Queryer, table string) ([]string
 	return queryStrings(ctx, q, `SELECT name FROM sys.indexes WHERE object_id = OBJECT_ID(@p1) AND name IS NOT NULL`, table)
 }
 
+// Fence implements Dialect.
+func (SQLServer) Fence(context.Context, Queryer, string, string, int) error {
+	return errors.New("a relay for SQL Server does not exist yet")
+}
+
 // Lock implements Dialect.
 func (SQLServer) Lock(context.Context, *sql.DB, string, func(Queryer) error) error {
 	return errors.New("migrations for SQL Server do not exist yet")
