@@ -30,8 +30,9 @@ type loopState struct {
 	probe    int // rotates the aggregates that are tried during an outage
 	nextDue  time.Time
 	nextHeld time.Time
-	// nextSweep is when to look below the low marks again.
+	// nextSweep is when to look below the low marks again, sweep how far that has come.
 	nextSweep time.Time
+	sweep     sweeping
 }
 
 // passResult says how the loop goes on.

@@ -2,8 +2,10 @@ package relay
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 )
 
@@ -15,31 +17,97 @@ import (
 const (
 	firstSweep = time.Minute
 	nextSweep  = 10 * time.Minute
+	// A sweep is made in steps, so that many kept events do not hold up the others: so many rows of so many partitions, and a pause.
+	sweepRows  = 10_000
+	sweepParts = 8
+	sweepPause = 500 * time.Millisecond
 )
 
-// sweep returns pending events of the leased partitions at or below their low marks.
-func (s *store) sweep(ctx context.Context, leases []lease, low func(lease) int64, limit int) ([]item, error) {
+// sweeping is how far a sweep has come.
+type sweeping struct {
+	// part is the partition that is looked at (PostgreSQL), after the number behind which the next step begins.
+	part  int
+	after int64
+}
+
+// sweep makes one step. It returns the pending events of the leased partitions that it found at or below their low marks, and says whether it
+// was the last step.
+func (s *store) sweep(ctx context.Context, leases []lease, low func(lease) int64, at *sweeping, limit int) (found []item, done bool, err error) {
+	if s.dialect.Name() != "postgres" {
+		found, done, err = s.sweepRange(ctx, leases, low, at, limit)
+	} else {
+		found, done, err = s.sweepPartitions(ctx, leases, low, at, limit)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("sweeping: %w", err)
+	}
+	if done {
+		*at = sweeping{}
+	}
+	return found, done, nil
+}
+
+// sweepPartitions looks at some partitions, one after the other.
+func (s *store) sweepPartitions(ctx context.Context, leases []lease, low func(lease) int64, at *sweeping, limit int) (found []item, done bool, err error) {
+	parts := 0
+	for i, l := range leases { // in order
+		if l.part < at.part {
+			continue
+		}
+		if parts++; parts > sweepParts {
+			return nil, false, nil
+		}
+		if l.part > at.part {
+			*at = sweeping{part: l.part}
+		}
+		found, done, err = s.sweepRange(ctx, leases[i:i+1], low, at, limit)
+		if err != nil || len(found) > 0 || !done {
+			return found, false, err
+		}
+		*at = sweeping{part: l.part + 1}
+	}
+	return nil, true, nil
+}
+
+// sweepRange looks at the next numbers of some partitions. It says whether there are no more.
+func (s *store) sweepRange(ctx context.Context, leases []lease, low func(lease) int64, at *sweeping, limit int) (found []item, done bool, err error) {
 	highest, lows := int64(0), make(map[int]int64, len(leases))
 	for _, l := range leases {
 		lows[l.part] = low(l)
 		highest = max(highest, lows[l.part])
 	}
 	in, args := s.partsIn("e.part", leases)
-	query := "SELECT " + s.columns() + " FROM " + s.events + " e WHERE " + in + " AND e.seq <= ? AND " + s.pending() + " ORDER BY e.seq LIMIT ?"
-	var all []item
-	if _, err := s.scanItems(ctx, query, append(args, highest, limit), &all); err != nil {
-		return nil, fmt.Errorf("sweeping: %w", err)
+	if len(leases) == 1 { // an index gives no order to the rows of a list
+		in, args = "e.part = ?", []any{leases[0].part}
 	}
-	below := all[:0]
+	rows, last := 0, int64(0)
+	query := "SELECT COUNT(*), COALESCE(MAX(x.seq), 0) FROM (SELECT e.seq FROM " + s.events + " e" + s.bySeq + " WHERE " + in +
+		" AND e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT " + strconv.Itoa(sweepRows) + ") x"
+	err = s.query(ctx, s.db, query, append(args, at.after, highest), func(r *sql.Rows) error { return r.Scan(&rows, &last) })
+	if err != nil || rows == 0 {
+		return nil, true, err
+	}
+	query = "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE " + in + " AND e.seq > ? AND e.seq <= ? AND " + s.pending() +
+		" ORDER BY e.seq LIMIT " + strconv.Itoa(limit)
+	var all []item
+	cut, err := s.scanItems(ctx, query, append(args, at.after, last), &all)
+	if err != nil {
+		return nil, false, err
+	}
+	full := cut || len(all) >= limit
+	at.after = last
+	if full {
+		at.after = all[len(all)-1].Seq
+	}
 	for _, it := range all {
 		if it.Seq <= lows[it.Part] {
-			below = append(below, it)
+			found = append(found, it)
 		}
 	}
-	return below, nil
+	return found, !full && rows < sweepRows, nil
 }
 
-// swept sweeps if it is time to, and says so if that was needed.
+// swept makes a step of a sweep if it is time to, and says so if that was needed.
 func (r *Relay) swept(ctx context.Context, st *loopState, owned []lease) ([]item, error) {
 	now := time.Now()
 	if st.nextSweep.IsZero() {
@@ -48,12 +116,16 @@ func (r *Relay) swept(ctx context.Context, st *loopState, owned []lease) ([]item
 	if now.Before(st.nextSweep) {
 		return nil, nil
 	}
-	st.nextSweep = now.Add(nextSweep)
-	found, err := r.store.sweep(ctx, owned, r.reader.low, r.config.BatchSize)
+	found, done, err := r.store.sweep(ctx, owned, r.reader.low, &st.sweep, r.config.BatchSize)
+	switch {
+	case err != nil || done:
+		st.nextSweep = now.Add(nextSweep)
+	default:
+		st.nextSweep = now.Add(sweepPause)
+	}
 	if len(found) > 0 {
 		r.config.Logger.LogAttrs(ctx, slog.LevelWarn, "relay found pending events below its low marks and publishes them late",
 			slog.String("relay", r.config.ID), slog.String("table", r.config.Table), slog.Int("events", len(found)))
-		st.nextSweep = now // there may be more
 	}
 	return found, err
 }
