@@ -140,7 +140,7 @@ func (r *postgresReader) begin(ctx context.Context, leases []lease, limit int) (
 		}
 		w := &walk{leases: signature(leases), high: high, horizon: p.horizon, snapshot: text, from: from, pages: walkPages}
 		least := r.minFrom(leases)
-		return r.next(ctx, leases, page{walk: w, nth: -1, rest: []place{{seq: least}}, width: int64(limit)}, limit)
+		return r.next(ctx, leases, page{walk: w, nth: -1, rest: []place{{seq: least}}, width: 4 * int64(limit)}, limit)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,8 +19,7 @@ const maxError = 2000
 
 // settle implements settler. Published events take one statement; anything else a
 // transaction that first locks the partitions' rows, so that a relay which has
-// lost its lease records nothing about keys that others have gone on with. MySQL and MariaDB always take
-// the transaction: at their default isolation an UPDATE locks gaps, and writers would run into them.
+// lost its lease records nothing about keys that others have gone on with.
 func (s *store) settle(ctx context.Context, leases []lease, decisions []decision) (settlement, error) {
 	out := settlement{done: make(map[int64]bool, len(decisions)), held: map[laneKey]int64{}, released: map[int]int64{}}
 	simple := true
@@ -29,7 +29,7 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 		items[i] = d.item
 	}
 	var err error
-	if simple && s.dialect.Name() != "mysql" {
+	if simple {
 		err = s.settleSimple(ctx, leases, decisions, items, &out)
 	} else {
 		err = s.settleAll(ctx, leases, decisions, &out)
@@ -42,7 +42,16 @@ func (s *store) settle(ctx context.Context, leases []lease, decisions []decision
 
 // settleSimple settles published events of aggregates that are not held, if all their partitions are ours.
 func (s *store) settleSimple(ctx context.Context, leases []lease, decisions []decision, items []*item, out *settlement) error {
-	n, err := s.settlePublished(ctx, s.db, leases, items, out)
+	var n int64
+	var err error
+	if s.dialect.Name() == "mysql" { // at the default isolation an UPDATE locks gaps, and writers would run into them
+		err = s.transaction(ctx, func(tx *sql.Tx) (err error) {
+			n, err = s.settlePublished(ctx, tx, leases, items, out)
+			return err
+		})
+	} else {
+		n, err = s.settlePublished(ctx, s.db, leases, items, out)
+	}
 	if err != nil || n == int64(len(items)) {
 		return err
 	}
@@ -67,27 +76,29 @@ func (s *store) settlePublished(ctx context.Context, q execer, leases []lease, i
 		seqs[i], parts[i] = it.Seq, int64(it.Part)
 		out.done[it.Seq] = true
 	}
+	// The leases are looked at once, not for each event.
+	distinct := slices.Compact(slices.Sorted(slices.Values(parts)))
+	ours := func(partIn string) string {
+		return " AND (SELECT COUNT(*) FROM " + s.partitions + " p WHERE " + partIn + " AND " + tokensIn("p.token", leases) + ") = " + strconv.Itoa(len(distinct))
+	}
 	if s.dialect.Name() != "postgres" {
 		in, args := s.dialect.IntsIn("seq", seqs)
-		where := " WHERE " + in
-		if s.dialect.Name() == "sqlite" {
-			where += " AND part IN (SELECT part FROM " + s.partitions + " WHERE " + tokensIn("token", leases) + ")"
-		}
+		partIn, partArgs := s.dialect.IntsIn("p.part", distinct)
+		where := " WHERE " + in + ours(partIn)
+		args = append(args, partArgs...)
 		if s.remove {
 			return s.exec(ctx, q, "DELETE FROM "+s.events+where, args...)
 		}
 		return s.exec(ctx, q, "UPDATE "+s.events+s.bySeq+" SET "+s.setProcessed()+where, args...)
 	}
-	// The transaction's id is the stamp of the low marks, see postgresReader. The leases are looked at once, not for each event.
+	// The transaction's id is the stamp of the low marks, see postgresReader.
 	write, from := "UPDATE "+s.events+" e SET "+s.setProcessed(), " FROM "
 	if s.remove {
 		write, from = "DELETE FROM "+s.events+" e", " USING "
 	}
-	query := "WITH u AS (" + write + from + "unnest(?::int[], ?::bigint[]) AS k (part, seq) WHERE e.part = k.part AND e.seq = k.seq AND (SELECT COUNT(*) FROM " +
-		s.partitions + " p WHERE p.part = ANY (?::int[]) AND " + tokensIn("p.token", leases) + ") = ? RETURNING 1)" +
-		" SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
-	distinct := slices.Compact(slices.Sorted(slices.Values(parts)))
-	args := []any{dialect.IntArray(parts), dialect.IntArray(seqs), dialect.IntArray(distinct), len(distinct)}
+	query := "WITH u AS (" + write + from + "unnest(?::int[], ?::bigint[]) AS k (part, seq) WHERE e.part = k.part AND e.seq = k.seq" +
+		ours("p.part = ANY (?::int[])") + " RETURNING 1) SELECT COUNT(*), pg_current_xact_id()::text::bigint FROM u"
+	args := []any{dialect.IntArray(parts), dialect.IntArray(seqs), dialect.IntArray(distinct)}
 	err = s.query(ctx, q, query, args, func(rows *sql.Rows) error {
 		return rows.Scan(&n, &out.stamp)
 	})
