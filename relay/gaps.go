@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxGaps bounds how many ranges of numbers are watched; each costs a look into an index with each read.
+// maxGaps bounds how many ranges of numbers are watched; each costs a look into an index with each read. Neighbours are merged beyond.
 const maxGaps = 1000
 
 // gaps are the numbers of MySQL and MariaDB below the low marks of which a row may still appear: those of rows that open transactions have
@@ -14,7 +14,7 @@ const maxGaps = 1000
 type gaps struct {
 	window time.Duration
 	most   int
-	ranges []gap // in order, none touches another one's numbers
+	ranges []gap // in order
 }
 
 type gap struct {
@@ -32,9 +32,8 @@ type survey struct {
 	pending   map[int64]bool
 }
 
-// update learns from a survey. It returns the number up to which every row that could not be seen is watched, and whether that is as far as
-// there is room: then no low mark may stand above.
-func (g *gaps) update(s survey, now time.Time) (bound int64, crowded bool) {
+// update learns from a survey. After it every row up to s.to that could not be seen is watched.
+func (g *gaps) update(s survey, now time.Time) {
 	rows := slices.Concat(s.written, s.committed)
 	slices.Sort(rows)
 	rows = slices.Compact(rows)
@@ -64,14 +63,27 @@ func (g *gaps) update(s survey, now time.Time) (bound int64, crowded bool) {
 			out = append(out, gap{seq, seq, now})
 		}
 	}
-	out = append(out, beyond...)
-	bound = s.to
-	if crowded = len(out) > g.most; crowded {
-		bound = min(bound, out[g.most].low-1)
-		out = out[:g.most]
+	g.ranges = merge(append(out, beyond...), g.most)
+}
+
+// merge makes at most so many gaps of neighbours. What stands between them is looked at in vain, as it is without gaps where
+// numbers are missing by the rule, with auto_increment_increment or beside relays that delete what they publish.
+func merge(gaps []gap, most int) []gap {
+	if len(gaps) <= most {
+		return gaps
 	}
-	g.ranges = out
-	return bound, crowded
+	size := (len(gaps) + most - 1) / most
+	out := make([]gap, 0, most)
+	for some := range slices.Chunk(gaps, size) {
+		one := gap{some[0].low, some[len(some)-1].high, some[0].since}
+		for _, g := range some {
+			if g.since.After(one.since) {
+				one.since = g.since
+			}
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // keep adds what is left of a gap in which no row was found, if it is not too old.

@@ -12,9 +12,7 @@ func TestGaps(t *testing.T) {
 	begin := time.Now()
 	later := begin.Add(time.Minute)
 	g := gaps{window: time.Minute, most: 100}
-	bound, crowded := g.update(survey{from: 10, to: 20, written: []int64{11, 12, 15, 20}, committed: []int64{11, 15, 20}}, begin)
-	assert.EqualValues(t, 20, bound)
-	assert.False(t, crowded)
+	g.update(survey{from: 10, to: 20, written: []int64{11, 12, 15, 20}, committed: []int64{11, 15, 20}}, begin)
 	assert.Equal(t, []gap{{12, 12, begin}, {13, 14, begin}, {16, 19, begin}}, g.ranges, "in flight, and not written")
 	assert.Equal(t, []gap{{low: 12, high: 12}, {low: 13, high: 13}}, g.below(13))
 	assert.EqualValues(t, 12, g.first(99))
@@ -34,11 +32,12 @@ func TestGaps(t *testing.T) {
 
 func TestMoreGapsThanAreWatched(t *testing.T) {
 	t.Parallel()
-	g := gaps{window: time.Minute, most: 2}
-	bound, crowded := g.update(survey{from: 0, to: 9, written: []int64{1, 3, 5, 7, 9}, committed: []int64{1, 3, 5, 7, 9}}, time.Now())
-	assert.EqualValues(t, 5, bound, "the third gap is 6")
-	assert.True(t, crowded)
-	assert.Len(t, g.ranges, 2)
+	early := time.Now()
+	late := early.Add(time.Second)
+	gaps := []gap{{2, 2, early}, {4, 4, late}, {6, 6, early}, {8, 8, early}, {10, 12, late}}
+	assert.Equal(t, gaps, merge(gaps, 5))
+	assert.Equal(t, []gap{{2, 4, late}, {6, 8, early}, {10, 12, late}}, merge(gaps, 4), "for as long as the younger one")
+	assert.Equal(t, []gap{{2, 12, late}}, merge(gaps, 1))
 }
 
 func TestWhereAWalkEnds(t *testing.T) {

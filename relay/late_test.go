@@ -1,17 +1,21 @@
 package relay_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/testenv"
+	"github.com/gormoutbox/outbox/relay"
 )
 
 // eachConcurrent is testenv.Each for databases with more than one writer at a time.
@@ -199,5 +203,44 @@ func TestOrderAcrossTinyPages(t *testing.T) {
 		pub.wait(t, keys*each)
 		stop()
 		checkOrder(t, pub.payloads(), keys*each)
+	})
+}
+
+// TestOrderBesideRetriesInABacklog: aggregates are held and released while a walk over a backlog has passed their events.
+func TestOrderBesideRetriesInABacklog(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, db testenv.Database) {
+		const keys, each = 40, 60
+		g := open(t, db)
+		random := rand.New(rand.NewPCG(2, 2))
+		var events []gormoutbox.Event
+		versions := make([]int, keys)
+		for len(events) < keys*each {
+			if k := random.IntN(keys); versions[k] < each {
+				versions[k]++
+				events = append(events, event(fmt.Sprint(k), fmt.Sprintf("%d:%d", k, versions[k])))
+			}
+		}
+		add(t, g, events...)
+		var mu sync.Mutex
+		failed := map[string]bool{}
+		pub := newRecorder()
+		pub.fail = func(_ string, msg *message.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if failed[msg.UUID] || random.IntN(25) > 0 {
+				return nil
+			}
+			failed[msg.UUID] = true
+			return errors.New("once")
+		}
+		c := quick()
+		c.BatchSize, c.MinBackoff, c.MaxBackoff, c.MaxAttempts = 10, time.Millisecond, time.Millisecond, 1000
+		c.Classify = func(error) relay.Class { return relay.Retryable }
+		stop := start(t, g, pub, c)
+		pub.wait(t, keys*each)
+		stop()
+		checkOrder(t, pub.payloads(), keys*each)
+		assert.NotEmpty(t, failed)
 	})
 }

@@ -149,10 +149,10 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 		}
 		r.leases.drop(s.lost)
 	}
-	r.reader.settled(p, s)
+	onward := r.reader.settled(p, s)
 	r.health.charge(done, len(decided)-done)
 	res := passResult{found: found, published: done}
-	if p.goesOn() && done == found && len(decisions) == done {
+	if onward && done == found {
 		n, err := r.stream(ctx, work, st, owned, p)
 		res.found, res.published = res.found+n, res.published+n
 		return res, err

@@ -35,7 +35,10 @@ func (f *fakes) read(_ context.Context, _ []lease, limit int) (page, error) {
 
 func (f *fakes) next(context.Context, []lease, page, int) (page, error) { return page{}, errFake }
 
-func (f *fakes) settled(_ page, s settlement) { f.seen = append(f.seen, s) }
+func (f *fakes) settled(_ page, s settlement) bool {
+	f.seen = append(f.seen, s)
+	return false
+}
 func (f *fakes) fallBack(part int, seq int64) { f.fallen[part] = seq }
 func (f *fakes) low(lease) int64              { return 0 }
 

@@ -81,13 +81,6 @@ func (m *marks) fallBack(part int, seq int64) {
 	}
 }
 
-// notAbove lowers the marks to a number.
-func (m *marks) notAbove(seq int64) {
-	for _, p := range m.parts {
-		p.low = min(p.low, seq)
-	}
-}
-
 // advance moves the low mark to the last waiting mark that is allowed: its stamp
 // not above horizon, its number not above limit.
 func (p *partMarks) advance(horizon, limit int64) {

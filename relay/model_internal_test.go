@@ -232,13 +232,11 @@ func (m *model) readJoint() page {
 	p := page{covered: map[int]int64{}, horizon: math.MaxInt64}
 	if m.marks.full || from < m.base || m.random.IntN(2) == 0 {
 		s := m.survey(from)
-		bound, crowded := m.gaps.update(s, time.Time{})
-		if crowded {
-			m.marks.notAbove(bound)
-			from = m.marks.minFrom(m.leases)
+		m.gaps.update(s, time.Time{})
+		if len(m.gaps.ranges) == m.gaps.most {
 			m.crowded++
 		}
-		m.base, m.bound = from, bound
+		m.base, m.bound = from, s.to
 		if high := s.belowInFlight(); m.marks.full && high > from {
 			p.walk, to = &walk{leases: signature(m.leases), high: high, horizon: p.horizon}, high
 		}
@@ -372,27 +370,35 @@ func (m *model) pass() {
 			s.released[e.Part] = min(seq, cmpOr(s.released[e.Part], seq))
 		}
 	}
-	clean := m.publish(p, m.random.IntN(4) == 0, &s) && len(s.released) == 0
-	for clean && p.goesOn() {
-		behind := m.follow(p) // read ahead
+	clean := m.publish(p, m.random.IntN(4) == 0, &s)
+	if !m.settled(p, s) || !clean {
+		return
+	}
+	var before *settlement
+	behind := p
+	for {
+		next := m.follow(behind) // read ahead
 		m.others(3)
 		then := settlement{done: map[int64]bool{}, held: map[laneKey]int64{}, released: map[int]int64{}}
-		clean = m.publish(behind, m.random.IntN(4) == 0, &then)
-		m.settled(p, s)
+		clean = m.publish(next, m.random.IntN(4) == 0, &then)
+		onward := before == nil || m.settled(behind, *before)
 		m.others(3)
-		p, s = behind, then
+		behind, before = next, &then
+		if !onward || !clean || !next.goesOn() {
+			break
+		}
 	}
-	m.settled(p, s)
+	m.settled(behind, *before)
 }
 
-func (m *model) settled(p page, s settlement) {
+func (m *model) settled(p page, s settlement) bool {
 	m.next++ // the settlement's own id
 	if m.joint {
 		m.marks.moveAtOnce(p, s)
 	} else {
 		m.marks.move(p, s, m.next)
 	}
-	m.marks.walked(p, s)
+	return m.marks.walked(p, s)
 }
 
 func cmpOr(a, b int64) int64 {

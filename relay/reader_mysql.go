@@ -48,12 +48,8 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 		if err != nil {
 			return page{}, fmt.Errorf("looking for events in flight: %w", err)
 		}
-		bound, crowded := r.gaps.update(s, r.now())
-		if crowded {
-			r.notAbove(bound)
-			from = r.minFrom(leases)
-		}
-		r.surveyed, r.base, r.bound = r.now(), from, bound
+		r.gaps.update(s, r.now())
+		r.surveyed, r.base, r.bound = r.now(), from, s.to
 		if high := s.belowInFlight(); r.full && high > from { // there is a backlog
 			p.walk, to = &walk{leases: signature(leases), high: high, horizon: p.horizon}, high
 		}
@@ -123,9 +119,9 @@ func (r *mysqlReader) next(ctx context.Context, leases []lease, behind page, lim
 }
 
 // settled implements reader.
-func (r *mysqlReader) settled(p page, s settlement) {
+func (r *mysqlReader) settled(p page, s settlement) bool {
 	r.moveAtOnce(p, s)
-	r.walked(p, s)
+	return r.walked(p, s)
 }
 
 // low implements reader: the next owner knows of no gaps.

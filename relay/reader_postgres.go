@@ -67,7 +67,10 @@ func (r *postgresReader) read(ctx context.Context, leases []lease, limit int) (p
 		return r.next(ctx, leases, *behind, limit)
 	}
 	if r.full { // there is a backlog
-		return r.begin(ctx, leases, limit)
+		p, err := r.begin(ctx, leases, limit)
+		if err != nil || len(p.items) > 0 {
+			return p, err
+		}
 	}
 	from := r.places(leases)
 	parts, lows := arrays(from)
@@ -212,10 +215,10 @@ func arrays(places []place) (parts, seqs any) {
 }
 
 // settled implements reader.
-func (r *postgresReader) settled(p page, s settlement) {
+func (r *postgresReader) settled(p page, s settlement) bool {
 	r.move(p, s, s.stamp)
-	r.walked(p, s)
 	if p.full && p.walk == nil {
 		r.turn = p.items[len(p.items)-1].Part + 1 // the others have their turn
 	}
+	return r.walked(p, s)
 }

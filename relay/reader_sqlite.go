@@ -35,9 +35,9 @@ func (r *sqliteReader) next(ctx context.Context, leases []lease, behind page, li
 }
 
 // settled implements reader.
-func (r *sqliteReader) settled(p page, s settlement) {
+func (r *sqliteReader) settled(p page, s settlement) bool {
 	r.moveAtOnce(p, s) // nothing can be in flight below what was read
-	r.walked(p, s)
+	return r.walked(p, s)
 }
 
 // readBySeq reads the leased partitions together in the order of their numbers, above from and up to to.

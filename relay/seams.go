@@ -18,8 +18,9 @@ type reader interface {
 	read(ctx context.Context, leases []lease, limit int) (page, error)
 	// next returns what stands behind a page of a walk that goes on. It may be called before that page is settled, beside settled.
 	next(ctx context.Context, leases []lease, behind page, limit int) (page, error)
-	// settled tells what became of a page, so that the next read may begin later.
-	settled(p page, s settlement)
+	// settled tells what became of a page, so that the next read may begin later. It returns whether a walk goes on behind the page: not if
+	// something before its end is pending, as it is when an aggregate was released.
+	settled(p page, s settlement) (onward bool)
 	// fallBack makes the next read of a partition begin at seq or before.
 	fallBack(part int, seq int64)
 	// low is where the next read of a partition begins, to be saved for its next owner.

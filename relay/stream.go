@@ -36,7 +36,7 @@ func (r *Relay) stream(ctx, work context.Context, st *loopState, owned []lease, 
 		n += done
 		r.health.charge(done, len(decisions)-done)
 		s.settle(p, decisions, recorded == nil)
-		if recorded != nil || done < len(p.items) || !p.goesOn() {
+		if recorded != nil || s.over || done < len(p.items) || !p.goesOn() {
 			return n, recorded
 		}
 	}
@@ -73,6 +73,8 @@ type streaming struct {
 	// ahead brings the page that is being read, settling what became of the one that is being recorded; nil if there is none.
 	ahead    chan ahead
 	settling chan settled
+	// over says that the walk does not go on behind the page that was recorded last.
+	over bool
 }
 
 type ahead struct {
@@ -140,8 +142,8 @@ func (s *streaming) record() error {
 		return done.err
 	}
 	s.relay.leases.drop(done.settlement.lost)
-	if done.moves {
-		s.relay.reader.settled(done.page, done.settlement)
+	if done.moves && !s.relay.reader.settled(done.page, done.settlement) {
+		s.over = true
 	}
 	return nil
 }

@@ -41,7 +41,10 @@ func (w *walker) next(_ context.Context, _ []lease, behind page, _ int) (page, e
 	return w.page(behind.nth + 1), nil
 }
 
-func (w *walker) settled(p page, _ settlement) { w.moved = append(w.moved, p.nth) }
+func (w *walker) settled(p page, s settlement) bool {
+	w.moved = append(w.moved, p.nth)
+	return p.goesOn() && s.done[p.items[0].Seq] && len(s.released) == 0
+}
 
 // newWalk is a relay over a walk of so many pages. Settlements are told on the channel before they are made.
 func newWalk(pages int) (*Relay, *walker, *loopState, chan int64) {
@@ -116,6 +119,27 @@ func TestNothingIsReadAheadOfAFirstPageThatFailed(t *testing.T) {
 	w.send = func(items []item) []outcome { return []outcome{{item: &items[0], err: errFake}} }
 	assert.Equal(t, passResult{1, 0}, r.mustPass(t, st))
 	assert.Empty(t, w.ahead)
+}
+
+// TestAWalkEndsAtARelease: what stands behind a head that went out was passed over.
+func TestAWalkEndsAtARelease(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int64{1, 3} {
+		r, w, st, _ := newWalk(6)
+		w.settle = func(d []decision) (settlement, error) {
+			s := settlement{done: map[int64]bool{d[0].item.Seq: true}}
+			if d[0].item.Seq == at {
+				s.released = map[int]int64{1: 1}
+			}
+			return s, nil
+		}
+		r.mustPass(t, st)
+		if at == 1 {
+			assert.Equal(t, [][]int64{{1}}, w.sent)
+		} else {
+			assert.Equal(t, [][]int64{{1}, {2}, {3}, {4}}, w.sent, "the fourth went out while the third was recorded")
+		}
+	}
 }
 
 // TestMarksStayBeforeAPageThatIsNotRecorded: the page behind it went out and is recorded, but the low marks would pass the other one.

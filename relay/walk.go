@@ -102,11 +102,12 @@ func (m *marks) onward(leases []lease) *page {
 }
 
 // walked says whether the walk of a page goes on behind it: if it was full, and all of it is settled or held.
-func (m *marks) walked(p page, s settlement) {
+func (m *marks) walked(p page, s settlement) bool {
 	m.full, m.behind = p.full, nil
 	if !p.goesOn() || len(s.released) > 0 || len(s.lost) > 0 || len(firstOpen(p, s)) > 0 {
-		return
+		return false
 	}
 	p.items = nil
 	m.behind = &p
+	return true
 }
