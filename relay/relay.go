@@ -221,12 +221,18 @@ func incurable(err error) bool {
 	return errors.As(err, &schema) || errors.As(err, &config)
 }
 
+// heartbeatGrace is how long a beat may go on when the relay stops. One that is cut off may still be carried out by the
+// database, after the relay has signed off.
+const heartbeatGrace = time.Second
+
 // heartbeat renews the leases while the loop may be waiting for a publisher. The
 // first beat tells the others that there is one more to share with.
 func (r *Relay) heartbeat(ctx context.Context) {
 	for ok := true; ok; ok = pause.Sleep(ctx, r.config.Lease/3) {
-		c, cancel := context.WithTimeout(ctx, r.config.Lease)
+		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lease)
+		unwatch := context.AfterFunc(ctx, func() { time.AfterFunc(heartbeatGrace, cancel) })
 		err := r.leases.renew(c)
+		unwatch()
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			r.log(ctx, slog.LevelError, "relay could not renew its leases", err)

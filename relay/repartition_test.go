@@ -116,12 +116,15 @@ func TestRepartitionIsRefusedBesideARelay(t *testing.T) {
 	testenv.Each(t, func(t *testing.T, db testenv.Database) {
 		g := open(t, db)
 		pub := newRecorder()
-		stop := start(t, g, pub, quick())
+		c := quick()
+		c.Lease = time.Minute
+		stop := start(t, g, pub, c)
 		add(t, g, event("k", "1"))
 		pub.wait(t, 1)
 		eventually(t, "it is settled", func() bool {
 			return countRows(t, g, "SELECT COUNT(*) FROM outbox_events WHERE processed_at IS NULL") == 0
 		})
+		eventually(t, "the relay has given a sign of life", func() bool { return countRows(t, g, "SELECT COUNT(*) FROM outbox_relays") == 1 })
 		var e *gormoutbox.RepartitionError
 		require.ErrorAs(t, gormoutbox.Repartition(t.Context(), g, "", 8), &e)
 		assert.Len(t, e.Relays, 1)
