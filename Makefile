@@ -69,6 +69,10 @@ bench: ## Run the benchmarks (ARGS=)
 bench-relay: ## Measure the relay at full size, beside Watermill's forwarder (ARGS='-only drain -small')
 	@$(WITH_SERVICES) cd internal/benchrelay && go run . $(ARGS)
 
+.PHONY: bench-relay-check
+bench-relay-check: ## Compile and test these measurements, without making them
+	@$(WITH_SERVICES) cd internal/benchrelay && go vet ./... && go test -timeout 10m ./...
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=60s, one after the other (PKG=), then fuzz-writes
 	@for package in $$(go list $(PKG)); do \
@@ -116,6 +120,7 @@ ci: ## All that CI runs; stops the servers at the end
 	$(MAKE) vuln; \
 	$(MAKE) test; \
 	$(MAKE) plugins; \
+	$(MAKE) bench-relay-check; \
 	$(MAKE) faults-short; \
 	$(MAKE) quickstart
 
