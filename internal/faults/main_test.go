@@ -36,7 +36,7 @@ func TestResults(t *testing.T) {
 	assert.Equal(t, relaytest.Graceful, r.attribute(at(15)))
 	assert.Equal(t, relaytest.Unexplained, r.attribute(at(25)))
 	assert.Equal(t, 1, r.steps[0].duplicates)
-	assert.Equal(t, batchSize, r.steps[0].most())
+	assert.Equal(t, 2*batchSize, r.steps[0].most())
 	require.NoError(t, r.err())
 	r.wrong = []error{&stalledError{"x", 3}}
 	require.Error(t, r.err())

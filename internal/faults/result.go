@@ -70,11 +70,11 @@ func (h *harness) judge(steps []step, took time.Duration) (*result, error) {
 	return r, nil
 }
 
-// most is how many duplicates a step may cause: a batch for each relay and fault.
+// most is how many duplicates a step may cause, for each relay and fault: the batch that is published and the one that is recorded meanwhile.
 func (s step) most() int {
 	n := 0
 	for _, k := range s.kinds {
-		n += k.relays * batchSize
+		n += k.relays * 2 * batchSize
 	}
 	return n
 }
