@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/gormoutbox/outbox/internal/testenv"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 const rounds = 5
 
