@@ -160,6 +160,21 @@ func TestAFullPageOfFewKeysIsSetAside(t *testing.T) {
 	}
 }
 
+// What the publisher itself says about the broker is nothing about an event.
+func TestAnOutageThatIsKnownSetsNothingAside(t *testing.T) {
+	t.Parallel()
+	r, f, st := newFake(Config{BatchSize: 1, Classify: func(error) Class { return Outage }})
+	f.items = keys(1)
+	f.settle = func(d []decision) (settlement, error) {
+		t.Errorf("%d outcomes of an outage are recorded", len(d))
+		return settlement{}, nil
+	}
+	for range 3 {
+		r.mustPass(t, st)
+	}
+	assert.Equal(t, 3, st.outage)
+}
+
 // A head that was due got through while the page did not: the broker comes back.
 func TestSettingAsideBesideASuccess(t *testing.T) {
 	t.Parallel()
