@@ -27,43 +27,47 @@ type survey struct {
 	from, to int64
 	// written are those of rows of all transactions, ended or not.
 	written []int64
-	// committed are those that could be seen as committed a moment later, in order, and pending those of them that are to be read.
+	// committed are those that could be seen as committed a moment later, in order, and pending those of them in gaps that are to be read.
 	committed []int64
 	pending   map[int64]bool
 }
 
-// update learns from a survey. After it every row up to s.to that could not be seen is watched.
+// update learns from a survey. After it every row up to s.to is watched that could not be seen, or that was watched before and is still pending:
+// the low mark of its partition may be above it.
 func (g *gaps) update(s survey, now time.Time) {
 	rows := slices.Concat(s.written, s.committed)
 	slices.Sort(rows)
 	rows = slices.Compact(rows)
-	var out, beyond []gap
-	for _, old := range g.ranges {
-		if old.high > s.to { // it was not looked at
-			beyond = append(beyond, gap{max(old.low, s.to+1), old.high, old.since})
-		}
-		old.high = min(old.high, s.from) // the rest is found anew
-		next := old.low
-		for _, seq := range between(rows, old.low, old.high) {
-			out = g.keep(out, gap{next, seq - 1, old.since}, now)
+	var out []gap
+	look := func(low, high int64, since time.Time, watched bool) {
+		next := low
+		for _, seq := range append(between(rows, low, high), high+1) {
+			if left := (gap{next, seq - 1, since}); left.low <= left.high && (!watched || now.Sub(since) <= g.window) {
+				out = append(out, left)
+			}
 			next = seq + 1
-			if _, ok := slices.BinarySearch(s.committed, seq); !ok || s.pending[seq] {
+			if _, ok := slices.BinarySearch(s.committed, seq); seq <= high && (!ok || watched && s.pending[seq]) {
 				out = append(out, gap{seq, seq, now})
 			}
 		}
-		out = g.keep(out, gap{next, old.high, old.since}, now)
 	}
 	next := s.from + 1
-	for _, seq := range append(between(rows, s.from+1, s.to), s.to+1) {
-		if next < seq {
-			out = append(out, gap{next, seq - 1, now})
+	for _, old := range g.ranges {
+		if high := min(old.low-1, s.to); next <= high {
+			look(next, high, now, false)
 		}
-		next = seq + 1
-		if _, ok := slices.BinarySearch(s.committed, seq); !ok && seq <= s.to {
-			out = append(out, gap{seq, seq, now})
+		if old.low <= s.to {
+			look(old.low, min(old.high, s.to), old.since, true)
 		}
+		if old.high > s.to { // it was not looked at
+			out = append(out, gap{max(old.low, s.to+1), old.high, old.since})
+		}
+		next = max(next, old.high+1)
 	}
-	g.ranges = merge(append(out, beyond...), g.most)
+	if next <= s.to {
+		look(next, s.to, now, false)
+	}
+	g.ranges = merge(out, g.most)
 }
 
 // merge makes at most so many gaps of neighbours. What stands between them is looked at in vain, as it is without gaps where
@@ -84,14 +88,6 @@ func merge(gaps []gap, most int) []gap {
 		out = append(out, one)
 	}
 	return out
-}
-
-// keep adds what is left of a gap in which no row was found, if it is not too old.
-func (g *gaps) keep(out []gap, left gap, now time.Time) []gap {
-	if left.low > left.high || now.Sub(left.since) > g.window {
-		return out
-	}
-	return append(out, left)
 }
 
 // between are the numbers of a sorted list from low to high.

@@ -24,8 +24,8 @@ func TestGaps(t *testing.T) {
 	g.update(survey{from: 20, to: 20, written: []int64{18}}, later.Add(time.Second))
 	assert.Equal(t, []gap{{12, 12, later}, {18, 18, later.Add(time.Second)}}, g.ranges, "of the others nothing has come for a minute")
 
-	// A survey that begins below and does not reach all of them.
-	g.update(survey{from: 11, to: 15, written: []int64{13}, committed: []int64{13}}, later)
+	// A survey that begins below and does not reach all of them. What is pending is watched on: its partition's mark may be above.
+	g.update(survey{from: 11, to: 15, written: []int64{12, 13}, committed: []int64{12, 13}, pending: map[int64]bool{12: true}}, later)
 	assert.Equal(t, []gap{{12, 12, later}, {14, 15, later}, {18, 18, later.Add(time.Second)}}, g.ranges)
 	assert.EqualValues(t, 99, (&gaps{}).first(99))
 }

@@ -130,54 +130,60 @@ func (r *mysqlReader) low(l lease) int64 {
 	return min(low, r.gaps.first(low+1)-1)
 }
 
-// survey looks at the numbers above from and at the gaps below.
+// survey looks at the numbers above from and at the gaps.
 func (r *mysqlReader) survey(ctx context.Context, leases []lease, from int64) (s survey, err error) {
 	s = survey{from: from, to: from, pending: map[int64]bool{}}
-	watched := r.gaps.below(from)
 	above := "(SELECT e.seq, 0 FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?)"
-	in, args := r.partsIn("e.part", leases)
-	err = r.dirty(ctx, func(tx *sql.Tx) error {
-		query := above
-		if len(watched) > 0 {
-			query += " UNION ALL (SELECT e.seq, 0 FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(watched) + ")"
+	inGaps := func(kind string) string {
+		if len(r.gaps.ranges) == 0 {
+			return ""
 		}
-		return r.store.query(ctx, tx, query, []any{from, int64(math.MaxInt64), surveyRows}, func(rows *sql.Rows) error {
-			seq, _, err := scanSeq(rows)
-			s.written = append(s.written, seq)
-			s.to = max(s.to, seq)
+		return " UNION ALL (SELECT e.seq, " + kind + " FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(r.gaps.ranges) + ")"
+	}
+	list := func(tx *sql.Tx, query string, args []any, found func(seq int64, kind int)) error {
+		return r.store.query(ctx, tx, query, args, func(rows *sql.Rows) error {
+			var seq int64
+			var kind int
+			err := rows.Scan(&seq, &kind)
+			found(seq, kind)
 			return err
+		})
+	}
+	err = r.dirty(ctx, func(tx *sql.Tx) error {
+		return list(tx, above+inGaps("1"), []any{from, int64(math.MaxInt64), surveyRows}, func(seq int64, kind int) {
+			s.written = append(s.written, seq)
+			if kind == 0 {
+				s.to = max(s.to, seq)
+			}
 		})
 	})
 	if err != nil {
 		return s, err
 	}
+	in, args := r.partsIn("e.part", leases)
+	query := above + inGaps("CASE WHEN "+in+" AND "+r.pending()+" THEN 2 ELSE 1 END")
+	all := []any{from, s.to, surveyRows}
+	if len(r.gaps.ranges) > 0 {
+		all = append(all, args...)
+	}
+	rows, last := 0, from
 	err = r.transaction(ctx, func(tx *sql.Tx) error {
-		query, all := above, []any{from, s.to, surveyRows}
-		if len(watched) > 0 {
-			query += " UNION ALL (SELECT e.seq, CASE WHEN " + in + " AND " + r.pending() + " THEN 1 ELSE 0 END FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(watched) + ")"
-			all = append(all, args...)
-		}
-		return r.store.query(ctx, tx, query, all, func(rows *sql.Rows) error {
-			seq, pending, err := scanSeq(rows)
+		return list(tx, query, all, func(seq int64, kind int) {
 			s.committed = append(s.committed, seq)
-			if pending {
+			switch kind {
+			case 0:
+				rows, last = rows+1, max(last, seq)
+			case 2:
 				s.pending[seq] = true
 			}
-			return err
 		})
 	})
+	if rows >= surveyRows { // what came in between may have left no room for the last ones
+		s.to = last
+	}
 	slices.Sort(s.written)
 	slices.Sort(s.committed)
-	// Rows that came in between may have left no room for the last ones.
-	if n := len(s.committed); n >= surveyRows {
-		s.to = min(s.to, s.committed[n-1])
-	}
 	return s, err
-}
-
-func scanSeq(rows *sql.Rows) (seq int64, flag bool, err error) {
-	err = rows.Scan(&seq, &flag)
-	return seq, flag, err
 }
 
 // rangesIn is the condition that the number is in one of the gaps.
