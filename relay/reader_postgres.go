@@ -147,8 +147,8 @@ func (r *postgresReader) begin(ctx context.Context, leases []lease, limit int) (
 	}
 }
 
-// maxWidth bounds the window of a page.
-const maxWidth = 1 << 20
+// maxWidth bounds the window of a page, times the events that are asked for.
+const maxWidth = 32
 
 // next implements reader.
 func (r *postgresReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {

@@ -62,7 +62,8 @@ func (p *page) cover(from []place, limit int, cut bool) {
 }
 
 // coverWindow says how far a page goes that was read by number, above begin and up to to. If stop is not -1 it ends before that
-// event, and the walk with it. The next window is as wide as this one was for each event, times as many events as there is room for.
+// event, and the walk with it. The next window is as wide as this one was for each event, times as many events as there is room for; but not much wider, since
+// all of a window is read and sorted: behind many that are published there may be many that are not.
 func (p *page) coverWindow(leases []lease, begin, to int64, limit int, cut bool, stop int64) {
 	if n := len(p.items); n > 0 && (cut || n >= limit) {
 		to = p.items[n-1].Seq
@@ -75,7 +76,8 @@ func (p *page) coverWindow(leases []lease, begin, to int64, limit int, cut bool,
 	}
 	if p.full = stop < 0 && to < p.walk.high; p.full {
 		p.rest = []place{{seq: to}}
-		p.width = max(int64(limit), min((to-begin)*int64(limit)/int64(max(len(p.items), 1)), maxWidth))
+		n := int64(limit)
+		p.width = max(n, min((to-begin)*n/int64(max(len(p.items), 1)), 4*(to-begin), maxWidth*n))
 	}
 }
 

@@ -39,11 +39,13 @@ func TestHowFarAWindowGoes(t *testing.T) {
 		covered, width int64
 		goesOn         bool
 	}{
-		"part of the way":        {[]item{at(1, 105, "k")}, 150, 10, false, -1, 150, 500, true},
+		"part of the way":        {[]item{at(1, 105, "k")}, 150, 10, false, -1, 150, 200, true},
+		"sparse":                 {[]item{at(1, 105, "k"), at(1, 106, "k"), at(1, 107, "k"), at(1, 108, "k"), at(1, 109, "k")}, 150, 10, false, -1, 150, 100, true},
+		"never too wide":         {nil, 190, 1, false, -1, 190, 32, true},
 		"all of the way":         {[]item{at(1, 105, "k")}, 200, 10, false, -1, 200, 0, false},
 		"as much as was wanted":  {[]item{at(1, 105, "k"), at(2, 120, "l")}, 150, 2, false, -1, 120, 20, true},
-		"cut short":              {[]item{at(1, 105, "k"), at(2, 120, "l")}, 200, 9, true, -1, 120, 90, true},
-		"nothing in the window":  {nil, 150, 10, false, -1, 150, 500, true},
+		"cut short":              {[]item{at(1, 105, "k"), at(2, 120, "l")}, 200, 9, true, -1, 120, 80, true},
+		"nothing in the window":  {nil, 150, 10, false, -1, 150, 200, true},
 		"an event unseen before": {[]item{at(1, 105, "k")}, 150, 10, false, 140, 139, 0, false},
 		"and the page is full":   {[]item{at(1, 105, "k")}, 150, 1, false, 140, 139, 0, false},
 	} {
