@@ -53,9 +53,24 @@ func (r *Relay) watchPartitions(ctx context.Context) {
 	}
 }
 
-// strays looks for events below the first and above the last partition, nil if there are none. The primary key finds
-// them, except on SQLite, where it is a look at all rows as the sweep's is.
+// strays looks for events below the first and above the last partition, nil if there are none. The ends of the primary key say whether there
+// may be some, except on SQLite, where it is a look at all rows as the sweep's is.
 func (s *store) strays(ctx context.Context) (*StrayError, error) {
+	none := true
+	ends := "SELECT CASE WHEN MIN(e.part) < (SELECT MIN(part) FROM " + s.partitions + ") OR MAX(e.part) > (SELECT MAX(part) FROM " + s.partitions +
+		") THEN 1 ELSE 0 END FROM " + s.events + " e"
+	err := s.query(ctx, s.db, ends, nil, func(rows *sql.Rows) error {
+		var some int
+		err := rows.Scan(&some)
+		none = some == 0
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for events in partitions that do not exist: %w", err)
+	}
+	if none {
+		return nil, nil
+	}
 	below := "e.part < (SELECT MIN(part) FROM " + s.partitions + ")"
 	above := "e.part > (SELECT MAX(part) FROM " + s.partitions + ")"
 	from := " FROM " + s.events + " e WHERE "
@@ -69,7 +84,7 @@ func (s *store) strays(ctx context.Context) (*StrayError, error) {
 		", CASE WHEN " + kept(below) + " OR " + kept(above) + " THEN 1 ELSE 0 END"
 	var e StrayError
 	var some int
-	err := s.query(ctx, s.db, query, nil, func(rows *sql.Rows) error { return rows.Scan(&e.Partitions, &e.Pending, &some) })
+	err = s.query(ctx, s.db, query, nil, func(rows *sql.Rows) error { return rows.Scan(&e.Partitions, &e.Pending, &some) })
 	if err != nil {
 		return nil, fmt.Errorf("looking for events in partitions that do not exist: %w", err)
 	}
