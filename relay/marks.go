@@ -129,13 +129,15 @@ func (m *marks) move(p page, s settlement, stamp int64) {
 		if at, ok := open[part]; ok {
 			limit = min(limit, at-1)
 		}
-		horizon := p.horizon
+		// Up to a bound everything is known. Without one, a number may be drawn any moment above those that were seen.
+		seen := highest
 		if bound, ok := p.bounds[part]; ok {
 			limit = min(limit, bound)
+			seen = limit
 		}
-		pm.advance(horizon, limit)
+		pm.advance(p.horizon, limit)
 		if stamp != 0 {
-			pm.wait(stamp, min(limit, highest))
+			pm.wait(stamp, min(limit, seen))
 		}
 	}
 }

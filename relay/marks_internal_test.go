@@ -104,6 +104,18 @@ func TestTheListOfWaitingMarksIsBounded(t *testing.T) {
 	assert.EqualValues(t, 10*maxWaiting, p.low)
 }
 
+// TestLowMarksMoveOverWhatIsNotRead: events of others, held ones and published ones, of which a page has none.
+func TestLowMarksMoveOverWhatIsNotRead(t *testing.T) {
+	t.Parallel()
+	m := newMarks()
+	l := lease{part: 1, token: "t"}
+	m.keep([]lease{l})
+	m.moveAtOnce(page{covered: map[int]int64{1: math.MaxInt64}, bounds: map[int]int64{1: 10_000}}, settlement{})
+	assert.EqualValues(t, 10_000, m.low(l))
+	m.moveAtOnce(page{covered: map[int]int64{1: math.MaxInt64}}, settlement{})
+	assert.EqualValues(t, 10_000, m.low(l), "it is not known how far one could see")
+}
+
 // TestLowMarksMove: with nothing in flight they reach the end.
 func TestLowMarksMove(t *testing.T) {
 	t.Parallel()
