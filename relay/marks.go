@@ -3,7 +3,8 @@ package relay
 // marks are the places from which a partition is read. A mark (stamp, seq) says
 // that all events up to seq that could be seen have been dealt with; it becomes the
 // low mark once no transaction that began to write before the stamp is in flight
-// any more, and a complete read after that has found nothing.
+// any more, and a complete read after that has found nothing. Where a page has bounds, up to which it is known what may still
+// appear, and on SQLite, that is so at once.
 type marks struct {
 	parts map[int]*partMarks
 	// behind is the page behind which a walk goes on, and full says that the last page was: there is a backlog to walk over.

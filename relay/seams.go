@@ -84,7 +84,7 @@ type page struct {
 	width int64
 }
 
-// place is where a partition is read from: behind a number.
+// place is where a partition is read from: behind a number. A walk by number has one place for all partitions.
 type place struct {
 	part int
 	seq  int64

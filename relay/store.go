@@ -166,7 +166,7 @@ func (s *store) now() string {
 }
 
 // pending is the condition that an event is to be published as soon as possible. On PostgreSQL it is hidden from the planner, see
-// postgresReader.pages.
+// postgresReader.ordinary.
 func (s *store) pending() string {
 	open := "e.processed_at IS NULL AND e.parked_at IS NULL AND e.available_at IS NULL"
 	if s.dialect.Name() == "postgres" {
