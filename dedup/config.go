@@ -15,13 +15,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
 
+	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/dialect"
+	"github.com/gormoutbox/outbox/watermilladapter"
 )
 
 // Defaults of Config.
 const (
 	DefaultTable         = "processed_events"
 	DefaultCommitTimeout = 30 * time.Second
+	DefaultLockTimeout   = 30 * time.Second
 )
 
 // MaxKeyLength is the greatest length in bytes of a consumer's name and of a message id.
@@ -65,6 +68,17 @@ type Config struct {
 	// the time that a closing router waits for its handlers by default.
 	CommitTimeout time.Duration
 
+	// LockTimeout is how long a delivery waits for another one of the same message whose handler still runs. Then it
+	// returns ErrBusy, and comes again. The wait ends by closing the connection, as contexts do. Defaults to DefaultLockTimeout; negative means no limit but the message's context.
+	LockTimeout time.Duration
+
+	// Outbox is the plugin whose outbox takes the messages that handlers return. Defaults to the one on db; without any,
+	// such messages are refused with ErrProducedMessages.
+	Outbox *gormoutbox.Plugin
+
+	// Aggregate says whose event a message is that a handler returned. Defaults to watermilladapter.AggregateFromMetadata.
+	Aggregate watermilladapter.AggregateFunc
+
 	// Logger receives duplicates (debug). Payloads are never logged. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -72,6 +86,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Table = cmp.Or(c.Table, DefaultTable)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, DefaultCommitTimeout)
+	c.LockTimeout = cmp.Or(c.LockTimeout, DefaultLockTimeout)
 	if c.MessageID == nil {
 		c.MessageID = func(msg *message.Message) (string, error) { return msg.UUID, nil }
 	}

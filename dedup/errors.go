@@ -20,8 +20,13 @@ var (
 	// ErrNested is returned for a message that is being handled in a transaction already.
 	ErrNested = errors.New("dedup: the message is already in a transaction of dedup: the middleware is installed twice, " +
 		"on the router and on the handler for example; remove one")
-	// ErrProducedMessages is returned when the handler returned messages; see ProducedMessagesError.
+	// ErrProducedMessages is returned when the handler returned messages that could not be taken into the outbox; see ProducedMessagesError.
 	ErrProducedMessages = errors.New("dedup: the handler returned messages")
+	// ErrBusy is returned when another delivery of the message was still being handled after Config.LockTimeout.
+	ErrBusy = errors.New("dedup: another delivery of the message is still being handled after Config.LockTimeout")
+	// ErrEndedByHandler is returned when the handler has committed or rolled back the transaction of the middleware. If it has committed, the
+	// next delivery is a duplicate, and messages that the handler returned are lost.
+	ErrEndedByHandler = errors.New("dedup: the handler has ended the transaction by itself: leave Commit and Rollback of dedup.Tx to the middleware, and return an error to roll back")
 	// ErrNoMiddleware is the error of all calls on what Tx returned without a transaction; see NoMiddlewareError.
 	ErrNoMiddleware = errors.New("dedup: no transaction in this context")
 	// ErrCommitTimeout is returned when the message's context was done and the
@@ -70,22 +75,23 @@ func (e *KeyError) Error() string {
 // Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// ProducedMessagesError says that a handler returned messages, which the router
-// would publish after the commit: if that failed they were lost, since the next
+// ProducedMessagesError says that a handler returned messages that could not be taken into the outbox. The router
+// would publish them after the commit: if that failed they were lost, since the next
 // delivery is a duplicate. The transaction was rolled back and nothing was
 // published. It is ErrProducedMessages.
 type ProducedMessagesError struct {
 	Consumer string
-	// Topic is where the router would have published, empty outside of a router.
+	// Topic is where the router would have published, empty outside of a router and for a consumer handler.
 	Topic string
 	Count int
+	// Cause says why the outbox can't take them, Cure what to do.
+	Cause, Cure string
 }
 
 // Error implements error.
 func (e *ProducedMessagesError) Error() string {
-	return fmt.Sprintf("%v: consumer %q, %d for topic %q: they would be lost if publishing failed after the commit; "+
-		"write them to the outbox with gormoutbox.Append(dedup.Tx(ctx), …) and return none "+
-		"(a coming version does so by itself); rolled back", ErrProducedMessages, e.Consumer, e.Count, e.Topic)
+	return fmt.Sprintf("%v: consumer %q, %d for topic %q: %s; they would be lost if the router's publishing failed after the commit, so it was rolled back; %s",
+		ErrProducedMessages, e.Consumer, e.Count, e.Topic, e.Cause, e.Cure)
 }
 
 // Unwrap returns ErrProducedMessages.

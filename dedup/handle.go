@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // handle runs the handler unless the message is a duplicate.
@@ -17,17 +19,31 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 	if err != nil {
 		return false, err
 	}
+	return d.once(ctx, k, msg, func(tx *transaction, inside context.Context) error {
+		msg.SetContext(gormoutbox.WithDefaultHeaders(inside, carriedOn(msg, k)))
+		// Retry and PoisonQueue outside would otherwise see a finished transaction,
+		// or the dead context that a Timeout inside leaves behind.
+		defer msg.SetContext(ctx)
+		produced, err := h(msg)
+		if err != nil || len(produced) == 0 {
+			return err
+		}
+		return d.output(tx, msg, k, produced) //nolint:contextcheck // the message has it
+	})
+}
+
+// once runs fn in a transaction that records k, unless k is recorded already.
+func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn func(tx *transaction, inside context.Context) error) (duplicate bool, err error) {
 	if handling(ctx, msg, k) {
 		return false, ErrNested
 	}
-
 	tx, err := d.beginTx(ctx, k)
 	if err != nil {
 		return false, err
 	}
 	defer tx.end(ctx) // rolls back what is not committed, after a panic too
 
-	fresh, err := d.record(ctx, tx.raw(), k)
+	fresh, err := d.recordInTime(ctx, tx, k)
 	if err != nil {
 		tx.end(ctx) // the pool may have one connection
 		return false, d.explain(ctx, err)
@@ -37,17 +53,28 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 			slog.String("consumer", k.consumer), slog.String("message_id", k.id))
 		return true, nil
 	}
-
-	produced, err := d.run(ctx, tx, k, msg, h)
-	if err != nil {
+	s := &session{db: tx.db, msg: msg, key: k}
+	defer s.ended.Store(true)
+	if err := fn(tx, gormoutbox.WithTx(context.WithValue(ctx, sessionKey{}, s), tx.db)); err != nil {
 		return false, err
 	}
-	if len(produced) > 0 {
-		return false, &ProducedMessagesError{
-			Consumer: k.consumer, Topic: message.PublishTopicFromCtx(ctx), Count: len(produced),
-		}
-	}
 	return false, tx.commit()
+}
+
+// recordInTime is record that waits for another delivery of the same message no longer than the config allows.
+func (d *Deduplicator) recordInTime(ctx context.Context, tx *transaction, k key) (fresh bool, err error) {
+	limited := ctx
+	if d.config.LockTimeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, d.config.LockTimeout, ErrBusy)
+		defer cancel()
+	}
+	fresh, err = d.record(limited, tx.raw(), k)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), ErrBusy) {
+		// Without context.DeadlineExceeded in the chain, which is the message's.
+		return false, fmt.Errorf("%w (%s): %v: %v", ErrBusy, d.config.LockTimeout, k, err) //nolint:errorlint // see above
+	}
+	return fresh, err
 }
 
 // explainTimeout bounds the look at the table after a record could not be written.
@@ -55,7 +82,7 @@ const explainTimeout = 5 * time.Second
 
 // explain adds to the error of a record what is wrong with the table, if it is not what it should be.
 func (d *Deduplicator) explain(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, ErrBusy) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
@@ -64,15 +91,4 @@ func (d *Deduplicator) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", schema, err)
 	}
 	return err
-}
-
-// run calls the handler with the transaction in the message's context.
-func (d *Deduplicator) run(ctx context.Context, tx *transaction, k key, msg *message.Message, h message.HandlerFunc) ([]*message.Message, error) {
-	s := &session{db: tx.db, msg: msg, key: k}
-	defer s.ended.Store(true)
-	msg.SetContext(context.WithValue(ctx, sessionKey{}, s))
-	// Retry and PoisonQueue outside would otherwise see a finished transaction,
-	// or the dead context that a Timeout inside leaves behind.
-	defer msg.SetContext(ctx)
-	return h(msg)
 }

@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -19,11 +20,11 @@ type key struct{ consumer, id string }
 
 func (k key) String() string { return fmt.Sprintf("message %q of consumer %q", k.id, k.consumer) }
 
-// keyOf finds the key of a message, or says why it has none.
-func (d *Deduplicator) keyOf(msg *message.Message) (key, error) {
+// keyFor finds a key, or says why there is none.
+func (d *Deduplicator) keyFor(ctx context.Context, messageID func() (string, error)) (key, error) {
 	k := key{consumer: d.config.Consumer}
 	if k.consumer == "" {
-		k.consumer = message.HandlerNameFromCtx(msg.Context())
+		k.consumer = message.HandlerNameFromCtx(ctx)
 	}
 	if k.consumer == "" {
 		return k, &KeyError{Part: partConsumer, Err: ErrNoConsumer}
@@ -31,7 +32,7 @@ func (d *Deduplicator) keyOf(msg *message.Message) (key, error) {
 	if err := checkKey(partConsumer, k.consumer); err != nil {
 		return k, err
 	}
-	id, err := d.config.MessageID(msg)
+	id, err := messageID()
 	if err != nil {
 		return k, fmt.Errorf("dedup: finding the message id: %w", err)
 	}

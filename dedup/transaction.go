@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // transaction is one transaction of the middleware. Its context is not the
@@ -26,13 +28,16 @@ type transaction struct {
 	logger *slog.Logger
 	limit  time.Duration
 
-	cause  func() error // why the transaction's context is done
-	cancel context.CancelCauseFunc
-	detach func() bool // from the message's context
+	watched *gormoutbox.Watched // for the relays of this process
+	cause   func() error        // why the transaction's context is done
+	cancel  context.CancelCauseFunc
+	detach  func() bool // from the message's context
 
 	mu    sync.Mutex
 	timer *time.Timer
 	ended bool
+
+	committed bool
 }
 
 func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, error) {
@@ -60,6 +65,7 @@ func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, err
 		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, msgCtx.Err())
 	}
 	t.detach = context.AfterFunc(msgCtx, t.arm)
+	t.watched = gormoutbox.Watch(db)
 	return t, nil
 }
 
@@ -82,6 +88,9 @@ func (t *transaction) arm() {
 }
 
 func (t *transaction) commit() error {
+	if err := t.watched.BeforeCommit(t.db.Statement.Context); err != nil {
+		return t.explain(err)
+	}
 	t.arm()
 	tx, ok := t.db.Statement.ConnPool.(gorm.TxCommitter)
 	if !ok {
@@ -90,13 +99,37 @@ func (t *transaction) commit() error {
 	err := tx.Commit()
 	switch {
 	case err == nil:
+		t.committed = true
 		return nil
 	case errors.Is(t.cause(), ErrCommitTimeout):
 		// Without context.Canceled in the chain, for which routers log nothing.
 		return fmt.Errorf("%w: %v: %v", ErrCommitTimeout, t.key, err) //nolint:errorlint // see above
 	default:
-		return fmt.Errorf("dedup: committing %v: %w", t.key, err)
+		return t.explain(fmt.Errorf("dedup: committing %v: %w", t.key, err))
 	}
+}
+
+// lasting is ctx as long as the transaction lasts.
+func (t *transaction) lasting(ctx context.Context) context.Context {
+	return lasting{Context: t.db.Statement.Context, values: ctx}
+}
+
+// lasting has the end of one context and the values of another.
+type lasting struct {
+	context.Context
+
+	values context.Context
+}
+
+// Value implements context.Context.
+func (l lasting) Value(key any) any { return l.values.Value(key) }
+
+// explain adds to an error that the handler has ended the transaction, if it has.
+func (t *transaction) explain(err error) error {
+	if errors.Is(err, sql.ErrTxDone) && t.cause() == nil {
+		return fmt.Errorf("%w: %w", ErrEndedByHandler, err)
+	}
+	return err
 }
 
 // end rolls back unless the transaction was committed, and gives everything back.
@@ -111,6 +144,9 @@ func (t *transaction) end(ctx context.Context) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.ended {
+		t.watched.End(t.committed)
+	}
 	t.ended = true
 	if t.timer != nil {
 		t.timer.Stop()

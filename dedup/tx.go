@@ -13,7 +13,7 @@ type sessionKey struct{}
 // session is what the message's context carries while the handler runs.
 type session struct {
 	db    *gorm.DB
-	msg   *message.Message
+	msg   *message.Message // nil in Do
 	key   key
 	ended atomic.Bool
 }
@@ -31,10 +31,10 @@ func sessionOf(ctx context.Context) *session {
 // a handler that published the message.
 func handling(ctx context.Context, msg *message.Message, k key) bool {
 	s := sessionOf(ctx)
-	return s != nil && !s.ended.Load() && (s.msg == msg || s.key == k)
+	return s != nil && !s.ended.Load() && (msg != nil && s.msg == msg || s.key == k)
 }
 
-// Tx returns the transaction of the message whose handler runs with ctx, or with a
+// Tx returns the transaction of the message whose handler (or function under Do) runs with ctx, or with a
 // context that ctx was made from. Its statements run under ctx. Everything that is
 // written through it is committed with the record of the message, when the
 // handler has returned nil.

@@ -83,5 +83,9 @@ func (in *instance) appendRows(tx *gorm.DB, events []Event) error {
 		}
 		rows[i] = r
 	}
+	rows, err := in.onlyNew(ctx, tx.Statement.ConnPool, rows)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
 	return in.write(ctx, tx, tx.Statement.ConnPool, rows)
 }

@@ -37,6 +37,15 @@ type Event struct {
 	// AvailableAt delays the event until the database's clock has reached it;
 	// the events behind it are not held back. Zero means at once.
 	AvailableAt time.Time
+	// OriginID is the id under which a message that is forwarded as this event came in. It becomes the
+	// header origin_id; empty means none.
+	OriginID string
+	// Carried are the headers of a message that is forwarded as this event. Of these the reserved ones that describe its
+	// payload (changed, previous, previous_aggregate_id and soft_delete) are kept, and nothing else: what else is to stay belongs into Headers.
+	Carried map[string]string
+	// Once means that nothing is written if the outbox has an event of this ID already; a warning is logged then. It is for ids that are
+	// not random, and costs one round trip for all events of an Append. ID is required with it.
+	Once bool
 }
 
 // row is an event as it is written.
@@ -49,6 +58,7 @@ type row struct {
 	payload       []byte
 	headers       map[string]string
 	availableAt   time.Time
+	once          bool
 }
 
 // toRow checks the event and marshals its payload.
@@ -80,6 +90,9 @@ func (e Event) toRow() (row, error) {
 		return row{}, err
 	}
 	id := e.ID
+	if id == uuid.Nil && e.Once {
+		return row{}, &EventError{Field: "ID", Cause: "it is zero and Once is set", Cure: "derive it from what the event is about, or leave Once out"}
+	}
 	if id == uuid.Nil {
 		if id, err = uuid.NewV7(); err != nil {
 			return row{}, noRandom(err)
@@ -90,7 +103,16 @@ func (e Event) toRow() (row, error) {
 	}
 	r := row{
 		id: id, aggregateType: e.AggregateType, aggregateID: e.AggregateID, eventType: e.Type,
-		topic: e.Topic, payload: payload, availableAt: e.AvailableAt, headers: map[string]string{},
+		topic: e.Topic, payload: payload, availableAt: e.AvailableAt, headers: map[string]string{}, once: e.Once,
+	}
+	if err := addCarried(r.headers, e.Carried); err != nil {
+		return row{}, err
+	}
+	if e.OriginID != "" {
+		if !utf8.ValidString(e.OriginID) || len(e.OriginID) > MaxName {
+			return row{}, &EventError{Field: "OriginID", Cause: "it is not valid UTF-8 or has more than 255 bytes", Cure: "leave it out, or encode it"}
+		}
+		r.headers[HeaderOriginID] = e.OriginID
 	}
 	if e.Version != "" {
 		if !utf8.ValidString(e.Version) {

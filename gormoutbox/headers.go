@@ -80,6 +80,56 @@ func WithCausationID(ctx context.Context, id string) context.Context {
 	return WithHeaders(ctx, map[string]string{HeaderCausationID: id})
 }
 
+type defaultHeadersKey struct{}
+
+// WithDefaultHeaders returns a context whose saves and appends give their events these headers, in addition to those that ctx has
+// already, unless Config.Headers, WithHeaders or the event itself has the same name. It is for what travels along with
+// a message that is being handled, such as its correlation id and its trace.
+func WithDefaultHeaders(ctx context.Context, headers map[string]string) context.Context {
+	all := maps.Clone(defaultHeaders(ctx))
+	if all == nil {
+		all = make(map[string]string, len(headers))
+	}
+	maps.Copy(all, headers)
+	return context.WithValue(ctx, defaultHeadersKey{}, all)
+}
+
+func defaultHeaders(ctx context.Context) map[string]string {
+	h, _ := ctx.Value(defaultHeadersKey{}).(map[string]string)
+	return h
+}
+
+// addDefaults adds the default headers that dst does not have. The state of a trace belongs to its parent, so one does not come without the other.
+func addDefaults(dst, src map[string]string) error {
+	missing := make(map[string]string, len(src))
+	for name, value := range src {
+		if _, ok := dst[name]; !ok {
+			missing[name] = value
+		}
+	}
+	if _, own := dst[HeaderTraceParent]; own {
+		delete(missing, HeaderTraceState)
+	}
+	return addHeaders(dst, missing)
+}
+
+// carried are the reserved headers that describe a payload, which stay when the message that had them is forwarded.
+var carried = map[string]bool{HeaderChanged: true, HeaderPrevious: true, HeaderPreviousAggregateID: true, HeaderSoftDelete: true}
+
+// addCarried copies the headers of a forwarded message that describe its payload.
+func addCarried(dst, src map[string]string) error {
+	for name, value := range src {
+		if !carried[name] {
+			continue
+		}
+		if !utf8.ValidString(value) {
+			return &EventError{Field: "Carried", Cause: fmt.Sprintf("header %q is not valid UTF-8", name), Cure: "leave it out"}
+		}
+		dst[name] = value
+	}
+	return nil
+}
+
 func contextHeaders(ctx context.Context) map[string]string {
 	h, _ := ctx.Value(headersKey{}).(map[string]string)
 	return h

@@ -87,33 +87,66 @@ func Transaction(db *gorm.DB, fn func(tx *gorm.DB) error, opts ...*sql.TxOptions
 	if _, nested := transactionOf(db.Statement.ConnPool); nested {
 		return db.Transaction(fn, opts...) // the outer one decides
 	}
-	var watches []*watch
+	for _, p := range plugins {
+		if _, err := p.on(db); err != nil {
+			return err
+		}
+	}
+	var watched *Watched
 	committed := false
-	defer func() { // also if fn panics
-		for _, w := range watches {
-			w.end(committed)
-		}
-	}()
+	defer func() { watched.End(committed) }() // also if fn panics
 	err = db.Transaction(func(tx *gorm.DB) error {
-		for _, p := range plugins {
-			in, err := p.on(db)
-			if err != nil {
-				return err
-			}
-			watches = append(watches, in.watch(tx.Statement.ConnPool))
-		}
+		watched = Watch(tx)
 		if err := fn(tx); err != nil {
 			return err
 		}
-		for _, w := range watches {
-			if err := w.beforeCommit(tx.Statement.Context); err != nil {
-				return err
-			}
-		}
-		return nil
+		return watched.BeforeCommit(tx.Statement.Context)
 	}, opts...)
 	committed = err == nil
 	return err
+}
+
+// Watched is a transaction that somebody else than this package begins and ends. See Watch.
+type Watched struct{ watches []*watch }
+
+// Watch tells the plugins on tx of a transaction that the caller has just begun. It does for it what Transaction
+// does for its own, if the caller calls BeforeCommit before he commits and End in any case. Without a plugin on tx it returns
+// nil, whose methods do nothing.
+func Watch(tx *gorm.DB) *Watched {
+	plugins := pluginsOf(tx)
+	if len(plugins) == 0 {
+		return nil
+	}
+	w := &Watched{}
+	for _, p := range plugins {
+		if in, err := p.on(tx); err == nil {
+			w.watches = append(w.watches, in.watch(tx.Statement.ConnPool))
+		}
+	}
+	return w
+}
+
+// BeforeCommit finds out which recorded events were taken back by a savepoint. If it fails, the transaction must be rolled back.
+func (w *Watched) BeforeCommit(ctx context.Context) error {
+	if w == nil {
+		return nil
+	}
+	for _, one := range w.watches {
+		if err := one.beforeCommit(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// End says that the transaction has ended: it wakes relays of this process if events were committed.
+func (w *Watched) End(committed bool) {
+	if w == nil {
+		return
+	}
+	for _, one := range w.watches {
+		one.end(committed)
+	}
 }
 
 // watchCommits puts a pool below db that sees its transactions end.

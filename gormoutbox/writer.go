@@ -118,6 +118,9 @@ func (in *instance) finish(ctx context.Context, r *row, own map[string]string) e
 	if err := addHeaders(r.headers, own); err != nil {
 		return err
 	}
+	if err := addDefaults(r.headers, defaultHeaders(ctx)); err != nil {
+		return err
+	}
 	if r.topic == "" && in.config.Topic != nil {
 		r.topic = in.config.Topic(TopicParams{AggregateType: r.aggregateType, AggregateID: r.aggregateID, EventType: r.eventType})
 		if r.topic != "" {
