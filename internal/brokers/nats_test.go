@@ -24,28 +24,7 @@ const natsProgram = "/usr/sbin/nats-server"
 // be delivered ahead of it.
 func TestNATS(t *testing.T) {
 	t.Parallel()
-	folder, port := t.TempDir(), freePort(t)
-	path := program(t, natsProgram)
-	url := "nats://" + address(port)
-	s := &server{
-		name: "nats", folder: folder,
-		command: func() *exec.Cmd {
-			return exec.Command(path, "--addr", "127.0.0.1", "--port", strconv.Itoa(port), "--jetstream", "--store_dir", filepath.Join(folder, "data"))
-		},
-		ping: func(context.Context) error {
-			conn, err := nats.Connect(url)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			js, err := conn.JetStream()
-			if err != nil {
-				return err
-			}
-			_, err = js.AccountInfo()
-			return err
-		},
-	}
+	s, url := newNATS(t)
 	s.run(t)
 
 	options := []nats.Option{
@@ -100,3 +79,55 @@ func TestNATS(t *testing.T) {
 // natsMarshaler puts all of a message into its data. The default one puts metadata into headers of NATS, which have no line breaks and
 // no spaces around them (TestNATSHeaders).
 type natsMarshaler = wnats.JSONMarshaler
+
+// TestNATSHeaders: why the tests do not use the adapter's default marshaler.
+func TestNATSHeaders(t *testing.T) {
+	t.Parallel()
+	s, url := newNATS(t)
+	s.run(t)
+	conn, err := nats.Connect(url)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	sub, err := conn.SubscribeSync("headers")
+	require.NoError(t, err)
+	for name, m := range map[string]struct {
+		marshaler wnats.MarshalerUnmarshaler
+		want      string
+	}{"default": {&wnats.NATSMarshaler{}, "two  lines"}, "ours": {natsMarshaler{}, " two\r\nlines "}} {
+		msg, err := m.marshaler.Marshal("headers", &message.Message{UUID: "1", Metadata: message.Metadata{"own": " two\r\nlines "}})
+		require.NoError(t, err)
+		require.NoError(t, conn.PublishMsg(msg))
+		msg, err = sub.NextMsg(time.Minute)
+		require.NoError(t, err)
+		got, err := m.marshaler.Unmarshal(msg)
+		require.NoError(t, err)
+		assert.Equal(t, m.want, got.Metadata.Get("own"), name)
+	}
+}
+
+// newNATS returns a server with JetStream, and its address.
+func newNATS(t *testing.T) (s *server, url string) {
+	t.Helper()
+	folder, port := t.TempDir(), freePort(t)
+	path := program(t, natsProgram)
+	url = "nats://" + address(port)
+	return &server{
+		name: "nats", folder: folder,
+		command: func() *exec.Cmd {
+			return exec.Command(path, "--addr", "127.0.0.1", "--port", strconv.Itoa(port), "--jetstream", "--store_dir", filepath.Join(folder, "data"))
+		},
+		ping: func(context.Context) error {
+			conn, err := nats.Connect(url)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			js, err := conn.JetStream()
+			if err != nil {
+				return err
+			}
+			_, err = js.AccountInfo()
+			return err
+		},
+	}, url
+}

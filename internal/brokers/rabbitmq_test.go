@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -32,6 +33,10 @@ func TestRabbitMQ(t *testing.T) {
 	config.Publish.ConfirmDelivery = true
 	// A pool of channels loses one for each that can't be opened again, until Publish waits forever.
 	config.Publish.ChannelPoolSize = 0
+
+	// By default it tries again after pauses of up to a minute.
+	config.Connection.Reconnect = wamqp.DefaultReconnectConfig()
+	config.Connection.Reconnect.BackoffMaxInterval = time.Second
 
 	// RabbitMQ confirms what no queue takes: the queue must be there before anything is published.
 	first, err := wamqp.NewSubscriber(config, watermill.NopLogger{})
