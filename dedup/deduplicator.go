@@ -7,15 +7,18 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
 )
 
 // Deduplicator runs handlers in a transaction that records the message. It is
 // safe for concurrent use, by any number of handlers and routers.
 type Deduplicator struct {
-	db     *gorm.DB
-	config Config
-	sql    statements
-	begin  []*sql.TxOptions
+	db      *gorm.DB
+	config  Config
+	dialect dialect.Dialect
+	sql     statements
+	begin   []*sql.TxOptions
 
 	committed, duplicates, failed atomic.Uint64
 }
@@ -25,20 +28,21 @@ type Deduplicator struct {
 // error joins a *ConfigError for each mistake.
 func New(db *gorm.DB, config Config) (*Deduplicator, error) {
 	config = config.withDefaults()
-	dialect, err := config.validate(db)
+	d, err := config.validate(db)
 	if err != nil {
 		return nil, err
 	}
-	d := &Deduplicator{
+	one := &Deduplicator{
 		// NewDB: conditions and settings that db may carry are not for handlers.
-		db:     db.Session(&gorm.Session{NewDB: true, Context: context.Background()}),
-		config: config,
-		sql:    statementsFor(dialect, config.Table),
+		db:      db.Session(&gorm.Session{NewDB: true, Context: context.Background()}),
+		config:  config,
+		dialect: d,
+		sql:     statementsFor(d, config.Table, config.Retention),
 	}
 	if config.Isolation != sql.LevelDefault {
-		d.begin = []*sql.TxOptions{{Isolation: config.Isolation}}
+		one.begin = []*sql.TxOptions{{Isolation: config.Isolation}}
 	}
-	return d, nil
+	return one, nil
 }
 
 // Stats counts deliveries since New. To metrics outside of the middleware a

@@ -64,7 +64,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 // recordInTime is record that waits for another delivery of the same message no longer than the config allows.
 func (d *Deduplicator) recordInTime(ctx context.Context, tx *transaction, k key) (fresh bool, err error) {
 	limited := ctx
-	if d.config.LockTimeout > 0 {
+	if d.config.LockTimeout != NoLimit {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, d.config.LockTimeout, ErrBusy)
 		defer cancel()
