@@ -94,7 +94,11 @@ type Config struct {
 	// retention, if offsets may be reset or queues replayed. Defaults to DefaultRetention; KeepForever keeps them.
 	Retention time.Duration
 
-	// Logger receives duplicates (debug). Payloads are never logged. Defaults to slog.Default().
+	// AnyOrder turns off the refusal of middlewares that stand inside of dedup where they lose effects, see OrderError. It is for a Retry
+	// whose handler does all its work in a savepoint.
+	AnyOrder bool
+
+	// Logger receives duplicates (debug) and messages that were acked too early (error, once). Payloads are never logged. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -24,11 +24,29 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 		// Retry and PoisonQueue outside would otherwise see a finished transaction,
 		// or the dead context that a Timeout inside leaves behind.
 		defer msg.SetContext(ctx)
+		reason := msg.Metadata.Get(reasonPoisoned)
 		produced, err := h(msg)
-		if err != nil || len(produced) == 0 {
+		if err != nil {
 			return err
 		}
+		if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
+			return errPoisonedInside(message.HandlerNameFromCtx(ctx))
+		}
+		if acked(msg) {
+			d.toldEarly(ctx, k)
+		}
+		if len(produced) == 0 {
+			return nil
+		}
 		return d.output(tx, msg, k, produced) //nolint:contextcheck // the message has it
+	})
+}
+
+// toldEarly tells once that messages are acked before they are committed. They are handled all the same: a refusal would lose them now.
+func (d *Deduplicator) toldEarly(ctx context.Context, k key) {
+	d.early.Do(func() {
+		d.config.Logger.ErrorContext(ctx, "messages are acked before their handler's commit, and are lost if it fails: "+
+			"remove the middleware InstantAck, and Ack from the handler", slog.String("consumer", k.consumer), slog.String("message_id", k.id))
 	})
 }
 

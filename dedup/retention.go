@@ -98,11 +98,17 @@ func (d *Deduplicator) Run(ctx context.Context) error {
 	}
 }
 
-// RouterPlugin ties Run to a Watermill router, which also checks the table at its start: router.AddPlugin(d.RouterPlugin). It shows as a consumer
+// RouterPlugin ties Run to a Watermill router: router.AddPlugin(d.RouterPlugin). At its start the router also checks the table and the order of its
+// middlewares (CheckOrder), whose errors its Run returns. It shows as a consumer
 // handler named "gormoutbox_dedup_<table>", which never gets a message.
 func (d *Deduplicator) RouterPlugin(router *message.Router) error {
 	if router == nil {
 		return &ConfigError{Field: "router", Cause: "it is nil", Cure: "pass a Watermill router"}
+	}
+	if !d.config.AnyOrder {
+		if err := CheckOrder(router); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
