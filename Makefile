@@ -112,6 +112,11 @@ scenarios: ## Run relays that come and go, a broker that is away, a poisoned agg
 quickstart: ## Run the example of the README
 	go run ./examples/quickstart
 
+.PHONY: examples
+examples: ## Run the examples of CQRS and of a saga, which need no server
+	go run ./examples/cqrs
+	go run ./examples/saga
+
 .PHONY: ci
 ci: ## All that CI runs; stops the servers at the end
 	@trap '$(SERVICES) stop' EXIT; \
@@ -122,7 +127,8 @@ ci: ## All that CI runs; stops the servers at the end
 	$(MAKE) plugins; \
 	$(MAKE) bench-relay-check; \
 	$(MAKE) faults-short; \
-	$(MAKE) quickstart
+	$(MAKE) quickstart; \
+	$(MAKE) examples
 
 $(GOLANGCI_LINT):
 	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

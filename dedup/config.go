@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,15 @@ const (
 	DefaultTable         = "processed_events"
 	DefaultCommitTimeout = 30 * time.Second
 	DefaultLockTimeout   = 30 * time.Second
+	// DefaultRetention is well above the week for which Kafka keeps messages by default.
+	DefaultRetention = 30 * 24 * time.Hour
+)
+
+const (
+	// NoLimit is a Config.LockTimeout without an end.
+	NoLimit = time.Duration(math.MaxInt64)
+	// KeepForever is a Config.Retention without an end.
+	KeepForever = time.Duration(math.MaxInt64)
 )
 
 // MaxKeyLength is the greatest length in bytes of a consumer's name and of a message id.
@@ -69,7 +79,8 @@ type Config struct {
 	CommitTimeout time.Duration
 
 	// LockTimeout is how long a delivery waits for another one of the same message whose handler still runs. Then it
-	// returns ErrBusy, and comes again. The wait ends by closing the connection, as contexts do. Defaults to DefaultLockTimeout; negative means no limit but the message's context.
+	// returns ErrBusy, and comes again. The wait ends by closing the connection, as contexts do. Defaults to DefaultLockTimeout; NoLimit means
+	// that only the message's context ends it.
 	LockTimeout time.Duration
 
 	// Outbox is the plugin whose outbox takes the messages that handlers return. Defaults to the one on db; without any,
@@ -79,7 +90,15 @@ type Config struct {
 	// Aggregate says whose event a message is that a handler returned. Defaults to watermilladapter.AggregateFromMetadata.
 	Aggregate watermilladapter.AggregateFunc
 
-	// Logger receives duplicates (debug). Payloads are never logged. Defaults to slog.Default().
+	// Retention is how long records are kept by Purge and Run. It must be longer than the broker may take to deliver a message once more: its own
+	// retention, if offsets may be reset or queues replayed. Defaults to DefaultRetention; KeepForever keeps them.
+	Retention time.Duration
+
+	// AnyOrder turns off the refusal of middlewares that stand inside of dedup where they lose effects, see OrderError. It is for a Retry
+	// whose handler does all its work in a savepoint.
+	AnyOrder bool
+
+	// Logger receives duplicates (debug) and messages that were acked too early (error, once). Payloads are never logged. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -87,6 +106,7 @@ func (c Config) withDefaults() Config {
 	c.Table = cmp.Or(c.Table, DefaultTable)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, DefaultCommitTimeout)
 	c.LockTimeout = cmp.Or(c.LockTimeout, DefaultLockTimeout)
+	c.Retention = cmp.Or(c.Retention, DefaultRetention)
 	if c.MessageID == nil {
 		c.MessageID = func(msg *message.Message) (string, error) { return msg.UUID, nil }
 	}
@@ -124,8 +144,15 @@ func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
 	if err := checkTable(c.Table); err != nil {
 		errs = append(errs, err)
 	}
-	if c.CommitTimeout < 0 {
-		fail("CommitTimeout", fmt.Sprintf("%s is negative", c.CommitTimeout), "leave it out for "+DefaultCommitTimeout.String())
+	for _, d := range []struct {
+		field        string
+		value, deflt time.Duration
+	}{
+		{"CommitTimeout", c.CommitTimeout, DefaultCommitTimeout}, {"LockTimeout", c.LockTimeout, DefaultLockTimeout}, {"Retention", c.Retention, DefaultRetention},
+	} {
+		if d.value < 0 {
+			fail(d.field, fmt.Sprintf("%s is negative", d.value), "leave it out for "+d.deflt.String())
+		}
 	}
 	return d, errors.Join(errs...)
 }

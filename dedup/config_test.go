@@ -40,6 +40,8 @@ func TestNewRefuses(t *testing.T) {
 		"db with an error":    {broken, dedup.Config{}, []string{"db"}},
 		"dry run":             {db.Session(&gorm.Session{DryRun: true}), dedup.Config{}, []string{"db"}},
 		"negative timeout":    {db, dedup.Config{CommitTimeout: -time.Second}, []string{"CommitTimeout"}},
+		"negative limit":      {db, dedup.Config{LockTimeout: -time.Second}, []string{"LockTimeout"}},
+		"negative retention":  {db, dedup.Config{Retention: -time.Second}, []string{"Retention"}},
 		"isolation":           {db, dedup.Config{Isolation: sql.LevelReadCommitted}, []string{"Isolation"}},
 		"long consumer":       {db, dedup.Config{Consumer: strings.Repeat("x", 256)}, []string{"Consumer"}},
 		"NUL in consumer":     {db, dedup.Config{Consumer: "a\x00"}, []string{"Consumer"}},

@@ -3,21 +3,27 @@ package dedup
 import (
 	"context"
 	"database/sql"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/internal/dialect"
 )
 
 // Deduplicator runs handlers in a transaction that records the message. It is
 // safe for concurrent use, by any number of handlers and routers.
 type Deduplicator struct {
-	db     *gorm.DB
-	config Config
-	sql    statements
-	begin  []*sql.TxOptions
+	db      *gorm.DB
+	config  Config
+	dialect dialect.Dialect
+	sql     statements
+	begin   []*sql.TxOptions
 
 	committed, duplicates, failed atomic.Uint64
+	// early has told of a message that was acked too early.
+	early sync.Once
 }
 
 // New returns a Deduplicator that begins its transactions on db. It does not
@@ -25,20 +31,21 @@ type Deduplicator struct {
 // error joins a *ConfigError for each mistake.
 func New(db *gorm.DB, config Config) (*Deduplicator, error) {
 	config = config.withDefaults()
-	dialect, err := config.validate(db)
+	d, err := config.validate(db)
 	if err != nil {
 		return nil, err
 	}
-	d := &Deduplicator{
+	one := &Deduplicator{
 		// NewDB: conditions and settings that db may carry are not for handlers.
-		db:     db.Session(&gorm.Session{NewDB: true, Context: context.Background()}),
-		config: config,
-		sql:    statementsFor(dialect, config.Table),
+		db:      db.Session(&gorm.Session{NewDB: true, Context: context.Background()}),
+		config:  config,
+		dialect: d,
+		sql:     statementsFor(d, config.Table, config.Retention),
 	}
 	if config.Isolation != sql.LevelDefault {
-		d.begin = []*sql.TxOptions{{Isolation: config.Isolation}}
+		one.begin = []*sql.TxOptions{{Isolation: config.Isolation}}
 	}
-	return d, nil
+	return one, nil
 }
 
 // Stats counts deliveries since New. To metrics outside of the middleware a
@@ -60,17 +67,28 @@ func (d *Deduplicator) Stats() Stats {
 //  1. A message that was handled before returns no message and no error, so it is acked.
 //  2. An error of the handler rolls back and is returned as it is.
 //  3. A panic of the handler rolls back and goes on.
-//  4. Messages that the handler returns roll back: *ProducedMessagesError.
+//  4. Messages that the handler returns are written to the outbox, in the same transaction, and none are returned. If they
+//     can't be, it is rolled back: *ProducedMessagesError, or the error of the outbox.
 //  5. A message without a usable key returns a *KeyError before anything is begun.
 //  6. If the commit fails its error is returned. Whether it took effect may
 //     be unknown then, but the next delivery finds out.
 //  7. The message has its old context again on return, in all cases.
+//  8. If h is a middleware of Watermill that must not stand inside of this one, every message returns an *OrderError before anything is begun.
 //
 // The handler must not commit or roll back the transaction itself.
 func (d *Deduplicator) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	wrong := wrongInside(h)
+	if d.config.AnyOrder {
+		wrong = nil
+	}
 	return func(msg *message.Message) ([]*message.Message, error) {
 		outcome := &d.failed // of a panic too
 		defer func() { outcome.Add(1) }()
+		if wrong != nil {
+			e := *wrong
+			e.Handler = message.HandlerNameFromCtx(msg.Context())
+			return nil, &e
+		}
 
 		duplicate, err := d.handle(msg, h)
 		switch {

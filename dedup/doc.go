@@ -22,6 +22,8 @@
 //     first has ended, then finds a duplicate, or runs if the first failed.
 //   - A crash between commit and ack is a redelivery, so a duplicate.
 //
+// [Do] is the same without a router, for webhooks and jobs. Records are kept until [Deduplicator.Purge] or [Deduplicator.Run] removes them.
+//
 // This covers what is written through [Tx], and nothing else: not another
 // connection, not a request to another service.
 //
@@ -39,6 +41,7 @@
 //	CorrelationID                        sees what the handler returns
 //	Recoverer                            turns a panic into an error; dedup rolls back either way
 //
+// Package chain installs them in this order, and [CheckOrder] recognises harmful ones.
 // IgnoreErrors belongs outside, like PoisonQueue. InstantAck and handlers that
 // ack by themselves give the message away before the commit. Errors of type
 // [KeyError], and [ErrProducedMessages] and [ErrNested], don't go away by
@@ -56,10 +59,13 @@
 //
 // # Messages that a handler returns
 //
-// The router publishes them after the middleware has returned, when the
-// transaction is committed; if that failed they would be lost, since the next
-// delivery is a duplicate. They are refused with [ErrProducedMessages]. Write
-// them to the outbox with gormoutbox.Append(dedup.Tx(ctx), …) instead.
+// They are written to the outbox of the *gorm.DB, in the same transaction, for the handler's publish topic and under ids that
+// are the same each time ([OutputID]), and the middleware returns none. The relay publishes them. The router would do so after the
+// commit; if that failed they would be lost, since the next delivery is a duplicate. So without an outbox they are refused with
+// [ErrProducedMessages].
+//
+// A handler may also publish through a watermilladapter.Publisher with the message's context, and so may Watermill's EventBus and
+// CommandBus: that is the same transaction.
 //
 // # Databases
 //

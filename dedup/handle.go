@@ -24,11 +24,29 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (dupl
 		// Retry and PoisonQueue outside would otherwise see a finished transaction,
 		// or the dead context that a Timeout inside leaves behind.
 		defer msg.SetContext(ctx)
+		reason := msg.Metadata.Get(reasonPoisoned)
 		produced, err := h(msg)
-		if err != nil || len(produced) == 0 {
+		if err != nil {
 			return err
 		}
+		if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
+			return errPoisonedInside(message.HandlerNameFromCtx(ctx))
+		}
+		if acked(msg) {
+			d.toldEarly(ctx, k)
+		}
+		if len(produced) == 0 {
+			return nil
+		}
 		return d.output(tx, msg, k, produced) //nolint:contextcheck // the message has it
+	})
+}
+
+// toldEarly tells once that messages are acked before they are committed. They are handled all the same: a refusal would lose them now.
+func (d *Deduplicator) toldEarly(ctx context.Context, k key) {
+	d.early.Do(func() {
+		d.config.Logger.ErrorContext(ctx, "messages are acked before their handler's commit, and are lost if it fails: "+
+			"remove the middleware InstantAck, and Ack from the handler", slog.String("consumer", k.consumer), slog.String("message_id", k.id))
 	})
 }
 
@@ -64,7 +82,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 // recordInTime is record that waits for another delivery of the same message no longer than the config allows.
 func (d *Deduplicator) recordInTime(ctx context.Context, tx *transaction, k key) (fresh bool, err error) {
 	limited := ctx
-	if d.config.LockTimeout > 0 {
+	if d.config.LockTimeout != NoLimit {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, d.config.LockTimeout, ErrBusy)
 		defer cancel()

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/internal/dialect"
 )
 
-// statements are the two that the middleware runs.
-type statements struct{ insert, exists string }
+// statements are those that the middleware runs, and those of Purge.
+type statements struct{ insert, exists, alone, purge string }
 
 // insertForms insert a record or affect no row.
 //
@@ -32,12 +34,14 @@ var insertForms = map[string]string{
 
 const existsForm = `SELECT 1 FROM {table} WHERE consumer = ? AND event_id = ?`
 
-func statementsFor(d dialect.Dialect, table string) statements {
-	r := strings.NewReplacer("{table}", d.Quote(table), "{now}", d.Now())
+func statementsFor(d dialect.Dialect, table string, retention time.Duration) statements {
+	r := strings.NewReplacer("{table}", d.Quote(table), "{now}", d.Now(), "{old}", d.NowPlus(-retention), "{n}", strconv.Itoa(purgeRows))
 	// Replaced after Rebind, which must not look for "?" in the table's name.
 	return statements{
 		insert: r.Replace(d.Rebind(insertForms[d.Name()])),
 		exists: r.Replace(d.Rebind(existsForm)),
+		alone:  "SELECT version FROM " + d.Quote(table+suffixSchema) + " WHERE version = 1" + d.SkipLocked(),
+		purge:  r.Replace(purgeForms[d.Name()]),
 	}
 }
 

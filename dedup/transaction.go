@@ -42,7 +42,7 @@ type transaction struct {
 
 func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, error) {
 	if err := msgCtx.Err(); err != nil {
-		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, err)
+		return nil, fmt.Errorf("dedup: beginning for %v: its context has ended already (if Retry stands outside of Timeout, set Retry.ResetContextOnRetry): %w", k, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(msgCtx))
 	release := context.AfterFunc(msgCtx, func() { cancel(context.Cause(msgCtx)) })

@@ -2,12 +2,12 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/gormoutbox/outbox/internal/lifecycle"
 )
 
 // RouterPlugin ties the relay to a Watermill router: it starts with the router's
@@ -28,59 +28,14 @@ func (r *Relay) RouterPlugin(router *message.Router) error {
 	if err := r.mismatch(ctx); err != nil {
 		return err
 	}
-	router.AddConsumerHandler("gormoutbox_relay_"+r.config.ID, r.config.Table, &lifecycle{relay: r, done: make(chan struct{})},
-		func(*message.Message) error { return nil })
+	run := lifecycle.New(func(ctx context.Context) {
+		if err := r.Run(ctx); err != nil {
+			r.log(ctx, slog.LevelError, "relay ended", err)
+		}
+	})
+	router.AddConsumerHandler("gormoutbox_relay_"+r.config.ID, r.config.Table, run, func(*message.Message) error { return nil })
 	return nil
 }
 
 // checkTimeout bounds the look at the tables before a router starts, since a plugin gets no context.
 const checkTimeout = 10 * time.Second
-
-// lifecycle is a subscriber without messages, since a router starts, stops and
-// waits for subscribers, while a plugin by itself hears of nothing.
-type lifecycle struct {
-	relay *Relay
-
-	mu     sync.Mutex
-	closed bool
-	cancel context.CancelFunc
-	done   chan struct{} // closed when Run has returned; set once Subscribe has run
-}
-
-var _ message.Subscriber = (*lifecycle)(nil)
-
-// Subscribe starts the relay. The channel closes when it has ended.
-func (l *lifecycle) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, errors.New("relay: the router is closed")
-	}
-	if l.cancel != nil {
-		return nil, ErrRunning
-	}
-	ctx, l.cancel = context.WithCancel(ctx)
-	out := make(chan *message.Message)
-	go func() {
-		defer close(out)
-		defer close(l.done)
-		if err := l.relay.Run(ctx); err != nil {
-			l.relay.log(ctx, slog.LevelError, "relay ended", err)
-		}
-	}()
-	return out, nil
-}
-
-// Close stops the relay and waits until it has.
-func (l *lifecycle) Close() error {
-	l.mu.Lock()
-	l.closed = true
-	cancel := l.cancel
-	l.mu.Unlock()
-	if cancel == nil {
-		return nil
-	}
-	cancel()
-	<-l.done
-	return nil
-}

@@ -52,6 +52,7 @@ var imports = map[string]string{
 	"gormoutbox": "github.com/gormoutbox/outbox/gormoutbox", "relay": "github.com/gormoutbox/outbox/relay",
 	"dedup": "github.com/gormoutbox/outbox/dedup", "watermilladapter": "github.com/gormoutbox/outbox/watermilladapter",
 	"kafka":  "github.com/gormoutbox/outbox/watermilladapter/kafka",
+	"chain":  "github.com/gormoutbox/outbox/dedup/chain",
 	"pgwake": "github.com/gormoutbox/outbox/relay/pgwake", "errgroup": "golang.org/x/sync/errgroup",
 }
 

@@ -1,0 +1,123 @@
+package dedup
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/internal/lifecycle"
+	"github.com/gormoutbox/outbox/internal/pause"
+)
+
+const (
+	// purgeEvery is the pause between two rounds of Run.
+	purgeEvery = time.Hour
+	// purgeRows is how many records one statement removes at most.
+	purgeRows = 1000
+)
+
+// purgeForms remove some of the records that are older than the retention, the oldest first.
+var purgeForms = map[string]string{
+	"postgres": `DELETE FROM {table} WHERE (consumer, event_id) IN (SELECT consumer, event_id FROM {table} WHERE processed_at < {old} ORDER BY processed_at LIMIT {n})`,
+	"sqlite":   `DELETE FROM {table} WHERE (consumer, event_id) IN (SELECT consumer, event_id FROM {table} WHERE processed_at < {old} ORDER BY processed_at LIMIT {n})`,
+	"mysql":    `DELETE FROM {table} WHERE processed_at < {old} ORDER BY processed_at LIMIT {n}`,
+}
+
+// Purge removes the records that are older than Config.Retention, of all consumers, by the database's clock, and returns how
+// many. It does so in small transactions, of a thousand records each. One process at a time removes: another one finds nothing to do and
+// returns.
+//
+// A message that comes again after its record was removed is handled again. What the handler returned then has the ids
+// that it had before, see OutputID.
+func (d *Deduplicator) Purge(ctx context.Context) (removed int64, err error) {
+	if d.config.Retention == KeepForever {
+		return 0, nil
+	}
+	for {
+		n, alone, err := d.purgeSome(ctx)
+		removed += n
+		if err != nil {
+			return removed, fmt.Errorf("dedup: removing old records: %w", err)
+		}
+		if !alone || n < purgeRows {
+			return removed, nil
+		}
+	}
+}
+
+// purgeSome removes one batch, unless another process does.
+func (d *Deduplicator) purgeSome(ctx context.Context) (n int64, alone bool, err error) {
+	// READ COMMITTED: at the default isolation of MySQL the gaps between the records would be locked.
+	level := sql.LevelReadCommitted
+	if d.dialect.Name() == "sqlite" {
+		level = sql.LevelDefault
+	}
+	err = d.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		pool := tx.Statement.ConnPool
+		if d.dialect.Name() != "sqlite" { // which has one writer anyway, and whose transactions must not begin with a read
+			if alone, err = exists(ctx, pool, d.sql.alone); err != nil || !alone {
+				return err
+			}
+		}
+		alone = true
+		result, err := pool.ExecContext(ctx, d.sql.purge)
+		if err != nil {
+			return err
+		}
+		n, err = result.RowsAffected()
+		return err
+	}, &sql.TxOptions{Isolation: level})
+	if err != nil {
+		n = 0
+	}
+	return n, alone, err
+}
+
+// Run calls Purge at once and then every hour, until ctx ends, and returns nil then. Errors are logged, and it goes on. Any number of processes may
+// run it.
+func (d *Deduplicator) Run(ctx context.Context) error {
+	for {
+		n, err := d.Purge(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it has ended as it was told to
+		case err != nil:
+			d.config.Logger.ErrorContext(ctx, "old records could not be removed; it is tried again later", slog.Any("error", err))
+		case n > 0:
+			d.config.Logger.DebugContext(ctx, "old records removed", slog.Int64("records", n))
+		}
+		if !pause.Sleep(ctx, pause.Spread(purgeEvery)) {
+			return nil
+		}
+	}
+}
+
+// RouterPlugin ties Run to a Watermill router: router.AddPlugin(d.RouterPlugin). At its start the router also checks the table and the order of its
+// middlewares (CheckOrder), whose errors its Run returns. It shows as a consumer
+// handler named "gormoutbox_dedup_<table>", which never gets a message.
+func (d *Deduplicator) RouterPlugin(router *message.Router) error {
+	if router == nil {
+		return &ConfigError{Field: "router", Cause: "it is nil", Cure: "pass a Watermill router"}
+	}
+	if !d.config.AnyOrder {
+		if err := CheckOrder(router); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	// A database that is away does not keep the router from starting.
+	if schema, ok := errors.AsType[*SchemaError](CheckTable(ctx, d.db, d.config.Table)); ok {
+		return schema
+	}
+	run := lifecycle.New(func(ctx context.Context) { _ = d.Run(ctx) }) // which never fails
+	// The middleware does not see its messages, since there are none.
+	router.AddConsumerHandler("gormoutbox_dedup_"+d.config.Table, d.config.Table, run, func(*message.Message) error { return nil })
+	return nil
+}
