@@ -1,22 +1,17 @@
 package brokers_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,7 +21,6 @@ import (
 
 	"github.com/gormoutbox/outbox/dedup"
 	"github.com/gormoutbox/outbox/gormoutbox"
-	"github.com/gormoutbox/outbox/internal/pause"
 	"github.com/gormoutbox/outbox/internal/testenv"
 	"github.com/gormoutbox/outbox/relay"
 )
@@ -35,9 +29,10 @@ const (
 	topic      = "order" // by gormoutbox.TopicByAggregate
 	aggregates = 30
 	versions   = 10
-	early      = 5  // versions that are saved before the broker goes away …
-	goingOn    = 40 // … the others from this delivery on …
-	killedAt   = 60 // … and while this one is handled, it is killed
+	early      = 5  // versions that are saved at first; more from …
+	goingOn    = 40 // … this delivery on; while …
+	killedAt   = 60 // … this one is handled, the broker is killed; and while it is away …
+	late       = 2  // … the last versions are saved
 	patience   = 2 * time.Minute
 )
 
@@ -65,28 +60,8 @@ type Order struct {
 	Note    string
 }
 
-// effect is what the handler does for an event. Nothing keeps it from doing that twice.
-type effect struct {
-	ID        int64 // in the order of the commits, since one handler runs at a time
-	Aggregate uuid.UUID
-	Version   int
-	Message   string
-}
-
 // noText ends every payload: a payload is any bytes.
 var noText = []byte{'\n', 0, 0xff, '\r', '\n'}
-
-// event is a row of the outbox.
-type event struct {
-	ID            uuid.UUID
-	AggregateType string
-	AggregateID   string
-	EventType     string
-	Payload       []byte
-	Headers       string
-	CreatedAt     time.Time
-	ProcessedAt   *time.Time
-}
 
 // chain is an application that saves, two relays, and a consumer.
 type chain struct {
@@ -111,17 +86,16 @@ func testChain(t *testing.T, b broker) {
 	t.Helper()
 	c := newChain(t, b)
 	stopRelays := c.relays(t)
-	stopConsumer := background(c.consume)
-	defer stopConsumer()
-	defer stopRelays()
+	stopConsumer := background(t, c.consume)
 
-	orders := c.save(t)
-	select {
-	case <-c.killed: // it was, while the last events were saved
-	case <-time.After(patience):
-		t.Fatalf("%d of %d deliveries before the broker should go away", c.deliveries(), killedAt)
-	}
+	orders := c.create(t)
+	c.update(t, orders, early-1)
+	c.reached(t, c.goOn, goingOn)
+	c.update(t, orders, versions-early-late)
+	c.reached(t, c.killed, killedAt)
 	require.NoError(t, c.killErr)
+	c.update(t, orders, late)
+	require.Eventually(t, func() bool { return c.outages.Load() > 0 }, patience, 10*time.Millisecond, "relays notice that the broker is away")
 	require.NoError(t, b.server.start(t.Context()))
 	c.wait(t, len(orders)*versions)
 
@@ -166,15 +140,18 @@ func newChain(t *testing.T, b broker) *chain {
 	return c
 }
 
-// background runs fn until stop is called, which waits for it, also more than once.
-func background(fn func(context.Context) error) (stop func() error) {
+// background runs fn until stop is called, which waits for it, or until the test ends.
+func background(t *testing.T, fn func(context.Context) error) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- fn(ctx) }()
-	return sync.OnceValue(func() error {
+	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})
+	t.Cleanup(func() { _ = stop() }) // its error is asserted by who calls it
+	return stop
 }
 
 // relays runs two of them, each with a publisher of its own as in two processes.
@@ -190,7 +167,7 @@ func (c *chain) relays(t *testing.T) (stop func() error) {
 		require.NoError(t, err)
 		all = append(all, r)
 	}
-	return background(func(ctx context.Context) error {
+	return background(t, func(ctx context.Context) error {
 		var group errgroup.Group
 		for _, r := range all {
 			group.Go(func() error { return r.Run(ctx) })
@@ -203,82 +180,6 @@ func (c *chain) relays(t *testing.T) (stop func() error) {
 	})
 }
 
-// consume runs the consumer. An adapter may give up when the broker goes away; then it starts again, as a process would be started again.
-func (c *chain) consume(ctx context.Context) error {
-	for {
-		err := c.route(ctx)
-		if ctx.Err() != nil {
-			return err
-		}
-		if !pause.Sleep(ctx, 100*time.Millisecond) {
-			return nil
-		}
-	}
-}
-
-func (c *chain) route(ctx context.Context) error {
-	sub, err := c.broker.subscriber()
-	if err != nil {
-		return err
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		return errors.Join(err, sub.Close())
-	}
-	router.AddMiddleware(c.record, middleware.Duplicator, c.dedup.Middleware)
-	router.AddConsumerHandler("stock", topic, sub, c.handle)
-	err = router.Run(ctx)
-	return errors.Join(err, sub.Close()) // the router does not close it if it could not subscribe
-}
-
-// record notes what arrives, before anything else sees it, and kills the broker.
-func (c *chain) record(h message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		if c.broker.ghosts && msg.UUID == "" {
-			c.mu.Lock()
-			c.ghosts++
-			c.mu.Unlock()
-			return h(msg) // dedup refuses it
-		}
-		c.mu.Lock()
-		c.arrived = append(c.arrived, &message.Message{UUID: msg.UUID, Payload: bytes.Clone(msg.Payload), Metadata: maps.Clone(msg.Metadata)})
-		n := len(c.arrived)
-		c.mu.Unlock()
-		switch n {
-		case goingOn:
-			close(c.goOn)
-		case killedAt:
-			// Its effect will be committed, and nobody there to ack it to.
-			c.killErr = c.broker.server.kill()
-			close(c.killed)
-		}
-		return h(msg)
-	}
-}
-
-var errNowAndThen = errors.New("the handler fails")
-
-// handle has its effect, and fails after it for the first time with every seventh message.
-func (c *chain) handle(msg *message.Message) error {
-	var o Order
-	if err := json.Unmarshal(bytes.TrimSuffix(msg.Payload, noText), &o); err != nil {
-		return err
-	}
-	if err := dedup.Tx(msg.Context()).Create(&effect{Aggregate: o.ID, Version: o.Version, Message: msg.UUID}).Error; err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, again := c.failures[msg.UUID]; again {
-		return nil
-	}
-	c.failures[msg.UUID] = len(c.failures)%7 == 0
-	if c.failures[msg.UUID] {
-		return errNowAndThen
-	}
-	return nil
-}
-
 // headers are those of a user: a correlation id, and one of which no byte may get lost.
 func headers(ctx context.Context, o Order) context.Context {
 	return gormoutbox.WithHeaders(gormoutbox.WithCorrelationID(ctx, "c-"+o.ID.String()), map[string]string{
@@ -286,8 +187,8 @@ func headers(ctx context.Context, o Order) context.Context {
 	})
 }
 
-// save saves the orders, by several writers, most of whose events are made while the broker is away.
-func (c *chain) save(t *testing.T) []uuid.UUID {
+// create saves the first versions.
+func (c *chain) create(t *testing.T) []uuid.UUID {
 	t.Helper()
 	orders := make([]uuid.UUID, aggregates)
 	for i := range orders {
@@ -295,17 +196,10 @@ func (c *chain) save(t *testing.T) []uuid.UUID {
 		require.NoError(t, c.app.WithContext(headers(t.Context(), o)).Create(&o).Error)
 		orders[i] = o.ID
 	}
-	c.update(t, orders, early-1)
-	select {
-	case <-c.goOn:
-	case <-time.After(patience):
-		t.Fatalf("%d of %d deliveries", c.deliveries(), goingOn)
-	}
-	c.update(t, orders, versions-early)
 	return orders
 }
 
-// update changes each order n times, in a random order and under the lock of its row, which makes the order of its events.
+// update changes each order n times, by several writers, in a random order and under the lock of its row, which makes the order of its events.
 func (c *chain) update(t *testing.T, orders []uuid.UUID, n int) {
 	t.Helper()
 	work := make(chan uuid.UUID, len(orders)*n)
@@ -335,10 +229,14 @@ func (c *chain) update(t *testing.T, orders []uuid.UUID, n int) {
 	require.NoError(t, group.Wait())
 }
 
-func (c *chain) deliveries() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.arrived)
+// reached waits until done is closed, at the delivery n.
+func (c *chain) reached(t *testing.T, done <-chan struct{}, n int) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("%d of %d deliveries", c.deliveries(), n)
+	}
 }
 
 // wait waits until n events are published and have had at least as many effects.
@@ -351,111 +249,4 @@ func (c *chain) wait(t *testing.T, n int) {
 		assert.EqualValues(t, n, effects, "messages with effects")
 		assert.EqualValues(t, n, published, "published events")
 	}, patience, 50*time.Millisecond)
-}
-
-// assertEffects asserts that there is one for each version of each order, in their order.
-func (c *chain) assertEffects(t *testing.T, orders []uuid.UUID, last uuid.UUID) {
-	t.Helper()
-	var all []effect
-	require.NoError(t, c.look.Order("id").Find(&all).Error)
-	got := map[uuid.UUID]map[int]int{}
-	for _, e := range all {
-		if got[e.Aggregate] == nil {
-			got[e.Aggregate] = map[int]int{}
-		}
-		got[e.Aggregate][e.Version]++
-	}
-	want := map[uuid.UUID]map[int]int{}
-	for _, id := range orders {
-		want[id] = map[int]int{}
-		for v := 1; v <= versions && (v == 1 || id != last); v++ {
-			want[id][v] = 1
-		}
-	}
-	assert.Equal(t, want, got, "how many effects each version of each order had")
-}
-
-// events returns what is in the outbox, in its order.
-func (c *chain) events(t *testing.T) []event {
-	t.Helper()
-	var all []event
-	require.NoError(t, c.look.Table(gormoutbox.DefaultTable).Order("seq").Find(&all).Error)
-	return all
-}
-
-// assertContents asserts that each delivery was what is in the outbox.
-func (c *chain) assertContents(t *testing.T) {
-	t.Helper()
-	want := map[string]event{}
-	for _, e := range c.events(t) {
-		want[e.ID.String()] = e
-	}
-	for _, msg := range c.arrived {
-		e, ok := want[msg.UUID]
-		if !assert.True(t, ok, "a message that is not in the outbox: %q", msg.UUID) {
-			continue
-		}
-		assert.Equal(t, e.Payload, []byte(msg.Payload))
-		metadata := message.Metadata{}
-		require.NoError(t, json.Unmarshal([]byte(e.Headers), &metadata))
-		assert.Contains(t, metadata, "correlation_id")
-		assert.Contains(t, metadata, "Own-Header")
-		for name, value := range map[string]string{
-			"name": e.EventType, "event_type": e.EventType, "aggregate_type": e.AggregateType, "aggregate_id": e.AggregateID,
-			"occurred_at": e.CreatedAt.UTC().Format(time.RFC3339Nano),
-		} {
-			metadata[name] = value
-		}
-		got := maps.Clone(msg.Metadata)
-		for _, name := range c.broker.added {
-			delete(got, name)
-		}
-		assert.Equal(t, metadata, got)
-	}
-}
-
-// assertOrder asserts, of each aggregate, that its messages arrived for the first time in the order of the outbox, and had their effects in it.
-func (c *chain) assertOrder(t *testing.T) {
-	t.Helper()
-	aggregate, want := map[string]string{}, map[string][]string{}
-	for _, e := range c.events(t) {
-		aggregate[e.ID.String()] = e.AggregateID
-		want[e.AggregateID] = append(want[e.AggregateID], e.ID.String())
-	}
-	arrived, seen := map[string][]string{}, map[string]bool{}
-	for _, msg := range c.arrived {
-		if !seen[msg.UUID] {
-			seen[msg.UUID] = true
-			arrived[aggregate[msg.UUID]] = append(arrived[aggregate[msg.UUID]], msg.UUID)
-		}
-	}
-	assert.Equal(t, want, arrived, "the order of first deliveries")
-
-	var effects []effect
-	require.NoError(t, c.look.Order("id").Find(&effects).Error)
-	had := map[string][]string{}
-	for _, e := range effects {
-		had[e.Aggregate.String()] = append(had[e.Aggregate.String()], e.Message)
-	}
-	assert.Equal(t, want, had, "the order of effects")
-}
-
-// assertTrouble asserts that what should go wrong did.
-func (c *chain) assertTrouble(t *testing.T) {
-	t.Helper()
-	failed := 0
-	for _, f := range c.failures {
-		if f {
-			failed++
-		}
-	}
-	stats, events := c.dedup.Stats(), uint64(aggregates*versions+1)
-	assert.GreaterOrEqual(t, failed, aggregates*versions/7)
-	assert.Equal(t, events, stats.Committed)
-	assert.GreaterOrEqual(t, stats.Duplicates, events, "each was handled twice")
-	assert.GreaterOrEqual(t, len(c.arrived), int(events)+failed, "deliveries")
-	assert.Equal(t, uint64(failed+c.ghosts), stats.Failed, "all failures were planned")
-	assert.Positive(t, c.outages.Load(), "relays noticed that the broker was away")
-	t.Logf("%d events, %d deliveries, of them %d after a planned failure; %d without an id; relays told %d errors",
-		events, len(c.arrived), failed, c.ghosts, c.outages.Load())
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	wnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	natsadapter "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
@@ -52,12 +52,12 @@ func TestNATS(t *testing.T) {
 	testChain(t, broker{
 		server: s,
 		publisher: func() (message.Publisher, error) {
-			return wnats.NewPublisher(wnats.PublisherConfig{URL: url, NatsOptions: options, Marshaler: natsMarshaler{}}, watermill.NopLogger{})
+			return natsadapter.NewPublisher(natsadapter.PublisherConfig{URL: url, NatsOptions: options, Marshaler: natsMarshaler{}}, watermill.NopLogger{})
 		},
 		subscriber: func() (message.Subscriber, error) {
-			return wnats.NewSubscriber(wnats.SubscriberConfig{
+			return natsadapter.NewSubscriber(natsadapter.SubscriberConfig{
 				URL: url, NatsOptions: options, Unmarshaler: natsMarshaler{},
-				JetStream: wnats.JetStreamConfig{
+				JetStream: natsadapter.JetStreamConfig{
 					DurablePrefix: durable,
 					// Or the client acks by itself what the adapter left unanswered, when it closes or waited for too long.
 					SubscribeOptions: []nats.SubOpt{nats.ManualAck()},
@@ -78,7 +78,7 @@ func TestNATS(t *testing.T) {
 
 // natsMarshaler puts all of a message into its data. The default one puts metadata into headers of NATS, which have no line breaks and
 // no spaces around them (TestNATSHeaders).
-type natsMarshaler = wnats.JSONMarshaler
+type natsMarshaler = natsadapter.JSONMarshaler
 
 // TestNATSHeaders: why the tests do not use the adapter's default marshaler.
 func TestNATSHeaders(t *testing.T) {
@@ -91,9 +91,9 @@ func TestNATSHeaders(t *testing.T) {
 	sub, err := conn.SubscribeSync("headers")
 	require.NoError(t, err)
 	for name, m := range map[string]struct {
-		marshaler wnats.MarshalerUnmarshaler
+		marshaler natsadapter.MarshalerUnmarshaler
 		want      string
-	}{"default": {&wnats.NATSMarshaler{}, "two  lines"}, "ours": {natsMarshaler{}, " two\r\nlines "}} {
+	}{"default": {&natsadapter.NATSMarshaler{}, "two  lines"}, "ours": {natsMarshaler{}, " two\r\nlines "}} {
 		msg, err := m.marshaler.Marshal("headers", &message.Message{UUID: "1", Metadata: message.Metadata{"own": " two\r\nlines "}})
 		require.NoError(t, err)
 		require.NoError(t, conn.PublishMsg(msg))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	amqpadapter "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/rabbitmq/amqp091-go"
@@ -29,25 +29,25 @@ func TestRabbitMQ(t *testing.T) {
 	s, url := newRabbit(t, path)
 	s.run(t)
 
-	config := wamqp.NewDurableQueueConfig(url) // prefetch count 1, persistent messages
+	config := amqpadapter.NewDurableQueueConfig(url) // prefetch count 1, persistent messages
 	config.Publish.ConfirmDelivery = true
 	// A pool of channels loses one for each that can't be opened again, until Publish waits forever.
 	config.Publish.ChannelPoolSize = 0
 
 	// By default it tries again after pauses of up to a minute.
-	config.Connection.Reconnect = wamqp.DefaultReconnectConfig()
+	config.Connection.Reconnect = amqpadapter.DefaultReconnectConfig()
 	config.Connection.Reconnect.BackoffMaxInterval = time.Second
 
 	// RabbitMQ confirms what no queue takes: the queue must be there before anything is published.
-	first, err := wamqp.NewSubscriber(config, watermill.NopLogger{})
+	first, err := amqpadapter.NewSubscriber(config, watermill.NopLogger{})
 	require.NoError(t, err)
 	require.NoError(t, first.SubscribeInitialize(topic))
 	require.NoError(t, first.Close())
 
 	testChain(t, broker{
 		server:     s,
-		publisher:  func() (message.Publisher, error) { return wamqp.NewPublisher(config, watermill.NopLogger{}) },
-		subscriber: func() (message.Subscriber, error) { return wamqp.NewSubscriber(config, watermill.NopLogger{}) },
+		publisher:  func() (message.Publisher, error) { return amqpadapter.NewPublisher(config, watermill.NopLogger{}) },
+		subscriber: func() (message.Subscriber, error) { return amqpadapter.NewSubscriber(config, watermill.NopLogger{}) },
 		left: func(context.Context) (n int, err error) {
 			err = onChannel(url, func(ch *amqp091.Channel) error {
 				q, err := ch.QueueDeclarePassive(topic, true, false, false, false, nil)
@@ -56,7 +56,7 @@ func TestRabbitMQ(t *testing.T) {
 			})
 			return n, err
 		},
-		added:  []string{wamqp.MetadataRedeliveredKey},
+		added:  []string{amqpadapter.MetadataRedeliveredKey},
 		ghosts: true,
 	})
 }
