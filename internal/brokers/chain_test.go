@@ -27,12 +27,12 @@ import (
 
 const (
 	topic      = "order" // by gormoutbox.TopicByAggregate
-	aggregates = 30
-	versions   = 10
-	early      = 5  // versions that are saved at first; more from …
+	aggregates = 10      // few, so that a message which is delivered too early is often behind one of its own aggregate
+	versions   = 30
+	early      = 15 // versions that are saved at first; more from …
 	goingOn    = 40 // … this delivery on; while …
 	killedAt   = 60 // … this one is handled, the broker is killed; and while it is away …
-	late       = 2  // … the last versions are saved
+	late       = 6  // … the last versions are saved
 	patience   = 2 * time.Minute
 )
 
