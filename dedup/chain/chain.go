@@ -152,7 +152,7 @@ func IsPoison(err error) bool {
 	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
 		return false
 	}
-	for _, other := range []error{context.Canceled, dedup.ErrBusy, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
+	for _, other := range []error{context.Canceled, dedup.ErrBusy, dedup.ErrDatabase, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
 		if errors.Is(err, other) {
 			return false
 		}

@@ -160,6 +160,7 @@ func TestIsPoison(t *testing.T) {
 		context.DeadlineExceeded:      true, // a handler that always takes too long
 		context.Canceled:              false,
 		dedup.ErrBusy:                 false,
+		dedup.ErrDatabase:             false,
 		driver.ErrBadConn:             false,
 		&net.OpError{Err: errHandler}: false,
 		&dedup.OrderError{}:           false,
