@@ -19,7 +19,11 @@ const (
 	// BEGIN, the record, the handler's INSERT, COMMIT.
 	tripsFirst = 4
 	// BEGIN, the record that conflicts, the look for it, ROLLBACK.
-	tripsDuplicate = 4
+	tripsFirstDuplicate = 4
+	// The look for the record.
+	tripsDuplicate = 1
+	// The look for the record in vain, and then as tripsFirst.
+	tripsAfterDuplicate = 5
 	// BEGIN, the record, the handler's INSERT, the look for events with those ids, one INSERT into the outbox, COMMIT,
 	// however many messages are returned.
 	tripsReturned = 6
@@ -36,22 +40,30 @@ func TestRoundTripsOfAMessage(t *testing.T) {
 			b.pool(t).SetMaxOpenConns(1)
 			ctx := context.WithoutCancel(incoming(t, "first", nil).Context()) // with the publish topic
 
+			deliver := func(handler message.HandlerFunc, id string) {
+				t.Helper()
+				_, err := b.d.Middleware(handler)(message.NewMessageWithContext(ctx, id, nil)) //nolint:contextcheck // The message has it.
+				require.NoError(t, err)
+			}
 			counted := func(want int, name string, handler message.HandlerFunc, id func() string) {
 				t.Helper()
-				deliver := func() {
-					_, err := b.d.Middleware(handler)(message.NewMessageWithContext(ctx, id(), nil)) //nolint:contextcheck // The message has it.
-					require.NoError(t, err, name)
-				}
 				for range 2 { // drivers prepare and describe a statement that is new to a connection
-					deliver()
+					deliver(handler, id())
 				}
 				trips.Reset()
-				deliver()
+				deliver(handler, id())
 				assert.Equal(t, want, trips.Count(), name)
 			}
 			fresh, again := uuid.NewString, func() string { return "again" }
 			counted(tripsFirst, "first", consumer(write), fresh)
 			counted(tripsDuplicate, "duplicate", consumer(write), again)
+			trips.Reset()
+			deliver(consumer(write), fresh())
+			assert.Equal(t, tripsAfterDuplicate, trips.Count(), "first behind a duplicate")
+			trips.Reset()
+			deliver(consumer(write), "again")
+			assert.Equal(t, tripsFirstDuplicate, trips.Count(), "the first duplicate of a row")
+			deliver(consumer(write), fresh())
 			returning := func(n int) message.HandlerFunc {
 				return func(msg *message.Message) (produced []*message.Message, err error) {
 					for range n {
@@ -63,7 +75,7 @@ func TestRoundTripsOfAMessage(t *testing.T) {
 			counted(tripsReturned, "one message returned", returning(1), fresh)
 			counted(tripsReturned, "two messages returned", returning(2), fresh)
 
-			assert.EqualValues(t, 3+1+3+3, b.effects(t))
+			assert.EqualValues(t, 3+1+2+3+3, b.effects(t))
 			assert.Len(t, b.outbox(t), 3+6)
 		})
 	}
