@@ -44,7 +44,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of the faults; 0 means a new one")
 	flag.DurationVar(&o.limit, "for", 15*time.Minute, "time after which nothing more fails")
 	flag.DurationVar(&o.lease, "lease", 2*time.Second, "lease of the relays")
-	flag.IntVar(&o.rate, "rate", 170, "transactions a second, about, of all writers; one has two or three events")
+	flag.IntVar(&o.rate, "rate", 40, "transactions a second, about, of all writers; one has two or three events")
 	flag.IntVar(&o.consumers, "consumers", 4, "consumers in a group that handle what is published, in two hops; 0 means none")
 	flag.BoolVar(&o.remove, "delete", false, "relays delete what they have published")
 	flag.StringVar(&kinds, "kinds", "", "only these kinds of faults, separated by commas")
