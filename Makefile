@@ -100,7 +100,7 @@ fuzz-writes: ## Run SEQUENCES=10000 random sequences of writes on each database 
 	done
 
 .PHONY: faults
-faults: ## Kill, stop and cut off relays, writers, databases and Kafka at random (FAULTS=, DATABASES=, SEED=)
+faults: ## Kill, stop and cut off relays, consumers, writers, databases and Kafka at random (FAULTS=, DATABASES=, SEED=)
 	@for database in $(filter postgres mariadb,$(DATABASES)); do \
 		go run ./internal/faults -db $$database -faults $(FAULTS) -seed $(SEED) -for 30m; \
 	done
@@ -108,8 +108,8 @@ faults: ## Kill, stop and cut off relays, writers, databases and Kafka at random
 .PHONY: faults-short
 faults-short: ## The same for a minute each, as CI does it
 	@for database in postgres mariadb; do \
-		go run ./internal/faults -db $$database -faults 5 -seed 3 -for 40s -rate 100 \
-			-kinds 'relay killed,relay frozen for 3 leases,relays restarted one by one,database killed,sessions terminated'; \
+		go run ./internal/faults -db $$database -faults 6 -seed 3 -for 40s \
+			-kinds 'relay killed,relay frozen for 3 leases,database killed,sessions terminated,consumer killed after commit,consumers restarted one by one'; \
 	done
 
 .PHONY: scenarios

@@ -22,6 +22,8 @@ type Deduplicator struct {
 	begin   []*sql.TxOptions
 
 	committed, duplicates, failed atomic.Uint64
+	// repeated says that the last message was a duplicate.
+	repeated atomic.Bool
 	// early has told of a message that was acked too early.
 	early sync.Once
 }
@@ -65,7 +67,7 @@ func (d *Deduplicator) Stats() Stats {
 // for each message. It is a message.HandlerMiddleware:
 //
 //  1. A message that was handled before returns no message and no error, so it is acked.
-//  2. An error of the handler rolls back and is returned as it is.
+//  2. An error of the handler rolls back and is returned as it is; with ErrDatabase around it if the connection was lost.
 //  3. A panic of the handler rolls back and goes on.
 //  4. Messages that the handler returns are written to the outbox, in the same transaction, and none are returned. If they
 //     can't be, it is rolled back: *ProducedMessagesError, or the error of the outbox.

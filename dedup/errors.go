@@ -32,6 +32,9 @@ var (
 	// ErrCommitTimeout is returned when the message's context was done and the
 	// handler and the commit took longer than Config.CommitTimeout after that.
 	ErrCommitTimeout = errors.New("dedup: rolled back after Config.CommitTimeout")
+	// ErrDatabase is in errors that are about the database, or the way to it, and not about the message: no transaction could be begun, the
+	// record could not be written, or the connection was lost while the handler ran or at the commit. The message must come again.
+	ErrDatabase = errors.New("dedup: the database failed, not the handler")
 	// ErrNotRecorded is returned when the database neither inserted the record nor has it,
 	// because a trigger suppressed it for example. The handler did not run.
 	ErrNotRecorded = errors.New("dedup: the database did not insert the record, nor is it a duplicate")

@@ -104,13 +104,14 @@ func TestFailedCommitIsReturned(t *testing.T) {
 				return dedup.Tx(msg.Context()).Exec(`INSERT INTO children (parent_id) VALUES (7)`).Error
 			})
 			require.ErrorContains(t, err, `dedup: committing message "m1" of consumer "stock"`)
+			assert.NotErrorIs(t, err, dedup.ErrDatabase)
 			assert.Equal(t, dedup.Stats{Failed: 1}, b.d.Stats())
 			b.leavesNothing(t)
 		})
 	}
 }
 
-// The server ends the connection while the handler works.
+// The server ends the connection while the handler works, which notices it itself or does not.
 func TestLostConnectionIsReturned(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -124,14 +125,27 @@ func TestLostConnectionIsReturned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, tt.fresh(t), dedup.Config{})
-			err := b.deliver(t.Context(), "m1", func(msg *message.Message) error {
+			killed := func(msg *message.Message) {
 				require.NoError(t, write(msg))
 				var id int64
 				require.NoError(t, dedup.Tx(msg.Context()).Raw(tt.self).Scan(&id).Error)
 				require.NoError(t, b.db.Exec(tt.kill, id).Error)
+			}
+			err := b.deliver(t.Context(), "m1", func(msg *message.Message) error {
+				killed(msg)
 				return nil
 			})
 			require.ErrorContains(t, err, "dedup: committing")
+			require.ErrorIs(t, err, dedup.ErrDatabase)
+			err = b.deliver(t.Context(), "m1", func(msg *message.Message) error {
+				killed(msg)
+				return write(msg)
+			})
+			require.ErrorIs(t, err, dedup.ErrDatabase)
+			assert.NotContains(t, err.Error(), "dedup: the database failed", "an error reads as before")
+			err = b.deliver(t.Context(), "m1", fails)
+			require.ErrorIs(t, err, errHandler)
+			require.NotErrorIs(t, err, dedup.ErrDatabase)
 			b.leavesNothing(t)
 		})
 	}
@@ -168,7 +182,9 @@ func TestMissingTable(t *testing.T) {
 	testenv.Each(t, func(t *testing.T, env testenv.Database) {
 		b := setup(t, env, dedup.Config{})
 		require.NoError(t, b.db.Exec("DROP TABLE processed_events").Error)
-		require.ErrorContains(t, b.deliver(t.Context(), "m1", forbidden(t)), "processed_events")
+		err := b.deliver(t.Context(), "m1", forbidden(t))
+		require.ErrorContains(t, err, "processed_events")
+		require.ErrorIs(t, err, dedup.ErrDatabase)
 		b.idle(t)
 	})
 }

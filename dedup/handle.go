@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 )
@@ -55,6 +56,10 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	if handling(ctx, msg, k) {
 		return false, ErrNested
 	}
+	if d.recordedBefore(ctx, k) {
+		d.skipped(ctx, k)
+		return true, nil
+	}
 	tx, err := d.beginTx(ctx, k)
 	if err != nil {
 		return false, err
@@ -64,19 +69,42 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	fresh, err := d.recordInTime(ctx, tx, k)
 	if err != nil {
 		tx.end(ctx) // the pool may have one connection
-		return false, d.explain(ctx, err)
+		return false, &databaseError{d.explain(ctx, err)}
 	}
 	if !fresh {
-		d.config.Logger.DebugContext(ctx, "duplicate message skipped",
-			slog.String("consumer", k.consumer), slog.String("message_id", k.id))
+		d.repeated.Store(true)
+		d.skipped(ctx, k)
 		return true, nil
 	}
 	s := &session{db: tx.db, msg: msg, key: k}
 	defer s.ended.Store(true)
 	if err := fn(tx, gormoutbox.WithTx(context.WithValue(ctx, sessionKey{}, s), tx.db)); err != nil {
+		// A driver also breaks the connection when the message's context ends. That is the handler's doing, which took too long.
+		if tx.end(ctx) && ctx.Err() == nil {
+			err = &databaseError{err}
+		}
 		return false, err
 	}
 	return false, tx.commit()
+}
+
+// recordedBefore looks for the record without a transaction, if the last message was a duplicate: they come in rows, after a crash or a
+// rebalance, and this costs one round trip instead of four. Whatever else it finds out, record will, too.
+func (d *Deduplicator) recordedBefore(ctx context.Context, k key) bool {
+	if !d.repeated.Load() {
+		return false
+	}
+	pool := d.db.Statement.ConnPool
+	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok { // see transaction.raw
+		pool = prepared.ConnPool
+	}
+	found, err := exists(ctx, pool, d.sql.exists, k.consumer, k.id)
+	d.repeated.Store(found && err == nil)
+	return found && err == nil
+}
+
+func (d *Deduplicator) skipped(ctx context.Context, k key) {
+	d.config.Logger.DebugContext(ctx, "duplicate message skipped", slog.String("consumer", k.consumer), slog.String("message_id", k.id))
 }
 
 // recordInTime is record that waits for another delivery of the same message no longer than the config allows.

@@ -58,11 +58,11 @@ func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, err
 		if msgErr := msgCtx.Err(); msgErr != nil {
 			err = msgErr
 		}
-		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, err)
+		return nil, &databaseError{fmt.Errorf("dedup: beginning for %v: %w", k, err)}
 	}
 	if !alive { // the message's context ended just now and takes the transaction along
 		t.end(msgCtx)
-		return nil, fmt.Errorf("dedup: beginning for %v: %w", k, msgCtx.Err())
+		return nil, &databaseError{fmt.Errorf("dedup: beginning for %v: %w", k, msgCtx.Err())}
 	}
 	t.detach = context.AfterFunc(msgCtx, t.arm)
 	t.watched = gormoutbox.Watch(db)
@@ -104,6 +104,8 @@ func (t *transaction) commit() error {
 	case errors.Is(t.cause(), ErrCommitTimeout):
 		// Without context.Canceled in the chain, for which routers log nothing.
 		return fmt.Errorf("%w: %v: %v", ErrCommitTimeout, t.key, err) //nolint:errorlint // see above
+	case lost(err):
+		return &databaseError{fmt.Errorf("dedup: committing %v: %w", t.key, err)}
 	default:
 		return t.explain(fmt.Errorf("dedup: committing %v: %w", t.key, err))
 	}
@@ -132,12 +134,13 @@ func (t *transaction) explain(err error) error {
 	return err
 }
 
-// end rolls back unless the transaction was committed, and gives everything back.
-func (t *transaction) end(ctx context.Context) {
+// end rolls back unless the transaction was committed, and gives everything back. It tells whether the
+// connection was found lost: then the rollback fails, and the database has rolled back by itself.
+func (t *transaction) end(ctx context.Context) (lost bool) {
 	t.detach()
 	if tx, ok := t.db.Statement.ConnPool.(gorm.TxCommitter); ok {
-		// After a lost connection the rollback fails, and the database has rolled back by itself.
 		if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+			lost = true
 			t.logger.DebugContext(ctx, "rollback failed", slog.String("consumer", t.key.consumer),
 				slog.String("message_id", t.key.id), slog.Any("error", err))
 		}
@@ -152,4 +155,5 @@ func (t *transaction) end(ctx context.Context) {
 		t.timer.Stop()
 	}
 	t.cancel(nil)
+	return lost
 }

@@ -40,7 +40,8 @@ type Config struct {
 	// Poison says which errors send a message there, after the last attempt; others nack it, so that it comes again.
 	// Defaults to IsPoison.
 	Poison func(err error) bool
-	// Retry is how often and when a handler is tried again. ResetContextOnRetry is set in any case. Defaults to five retries after 100 ms to 10 s,
+	// Retry is how often and when a handler is tried again. Attempts that fail because of dedup's database count apart, as many in a row, and then the message
+	// is nacked. ResetContextOnRetry is set in any case. Defaults to five retries after 100 ms to 10 s,
 	// of all errors but those of which dedup knows that they stay.
 	Retry *middleware.Retry
 	// Timeout is how long one attempt may take, with its wait for another delivery of the message. Defaults to DefaultTimeout; NoLimit means no limit.
@@ -99,7 +100,8 @@ func Install(router *message.Router, d *dedup.Deduplicator, config Config) error
 		}
 		router.AddMiddleware(queue)
 	}
-	router.AddMiddleware(restoreContext, retry(config.Retry).Middleware)
+	handler, database := retries(config.Retry)
+	router.AddMiddleware(restoreContext, handler.Middleware, database.Middleware)
 	switch config.Timeout {
 	case NoLimit:
 	case 0:
@@ -120,7 +122,9 @@ func restoreContext(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-func retry(own *middleware.Retry) middleware.Retry {
+// retries returns two: the outer one runs the handler again, the inner one what has not come as far, or had its database taken away. If they were one,
+// an outage would use up the attempts of a message that then fails for the first time.
+func retries(own *middleware.Retry) (handler, database middleware.Retry) {
 	r := middleware.Retry{
 		MaxRetries: 5, InitialInterval: 100 * time.Millisecond, MaxInterval: 10 * time.Second, Multiplier: 3, RandomizationFactor: 0.5,
 		ShouldRetry: func(p middleware.RetryParams) bool { return !stays(p.Err) },
@@ -129,7 +133,17 @@ func retry(own *middleware.Retry) middleware.Retry {
 		r = *own
 	}
 	r.ResetContextOnRetry = true // or attempts begin with the context that Timeout has ended
-	return r
+	handler, database = r, r
+	handler.ShouldRetry = func(p middleware.RetryParams) bool {
+		return !unavailable(p.Err) && (r.ShouldRetry == nil || r.ShouldRetry(p))
+	}
+	database.ShouldRetry = func(p middleware.RetryParams) bool { return unavailable(p.Err) }
+	return handler, database
+}
+
+// unavailable says that the message was not handled because of something else than its handler.
+func unavailable(err error) bool {
+	return errors.Is(err, dedup.ErrDatabase) || errors.Is(err, dedup.ErrBusy)
 }
 
 // stays says whether the message would fail in the same way each time.
@@ -152,7 +166,7 @@ func IsPoison(err error) bool {
 	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
 		return false
 	}
-	for _, other := range []error{context.Canceled, dedup.ErrBusy, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
+	for _, other := range []error{context.Canceled, dedup.ErrBusy, dedup.ErrDatabase, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
 		if errors.Is(err, other) {
 			return false
 		}

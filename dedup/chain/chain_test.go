@@ -131,6 +131,66 @@ func TestTheChain(t *testing.T) {
 	})
 }
 
+// TestAnOutageUsesUpNoAttempts: what goes wrong before the handler runs does not count as its failure.
+func TestAnOutageUsesUpNoAttempts(t *testing.T) {
+	t.Parallel()
+	db, d := open(t, testenv.SQLite(t))
+	poisoned := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+	t.Cleanup(func() { assert.NoError(t, poisoned.Close()) })
+	var runs, outages atomic.Int64
+	done := make(chan error, 100)
+	pubSub := start(t, func(r *message.Router) error {
+		err := chain.Install(r, d, chain.Config{
+			Metrics: func(h message.HandlerFunc) message.HandlerFunc {
+				return func(msg *message.Message) ([]*message.Message, error) {
+					produced, err := h(msg)
+					done <- err
+					return produced, err
+				}
+			},
+			PoisonPublisher: poisoned, PoisonTopic: "poison", Retry: &middleware.Retry{MaxRetries: 2, InitialInterval: time.Millisecond},
+		})
+		// Stands inside of dedup, where the loss of a connection is found, too.
+		r.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				if outages.Add(-1) >= 0 {
+					return nil, fmt.Errorf("for now: %w", dedup.ErrDatabase)
+				}
+				return h(msg)
+			}
+		})
+		return err
+	}, func(msg *message.Message) error {
+		if n := runs.Add(1); n < 3 {
+			outages.Store(2) // before the next attempt
+			return errHandler
+		}
+		return dedup.Tx(msg.Context()).Create(&effect{MessageID: msg.UUID}).Error
+	})
+	outages.Store(2)
+	require.NoError(t, pubSub.Publish("orders", message.NewMessage("good", nil)))
+	require.NoError(t, receive(t, done))
+	assert.EqualValues(t, 3, runs.Load())
+	assert.EqualValues(t, 1, count(t, db, "effects"))
+
+	outages.Store(3 * 2)
+	require.NoError(t, pubSub.Publish("orders", message.NewMessage("later", nil)))
+	require.ErrorIs(t, receive(t, done), dedup.ErrDatabase, "nacked")
+	require.ErrorIs(t, receive(t, done), dedup.ErrDatabase, "nacked again")
+	require.NoError(t, receive(t, done))
+	assert.EqualValues(t, 2, count(t, db, "effects"))
+}
+
+func receive[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		require.Fail(t, "nothing came")
+	}
+	return v
+}
+
 func TestInstallRefuses(t *testing.T) {
 	t.Parallel()
 	_, d := open(t, testenv.SQLite(t))
@@ -160,6 +220,7 @@ func TestIsPoison(t *testing.T) {
 		context.DeadlineExceeded:      true, // a handler that always takes too long
 		context.Canceled:              false,
 		dedup.ErrBusy:                 false,
+		dedup.ErrDatabase:             false,
 		driver.ErrBadConn:             false,
 		&net.OpError{Err: errHandler}: false,
 		&dedup.OrderError{}:           false,

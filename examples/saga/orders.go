@@ -56,5 +56,5 @@ func closeOrder(msg *message.Message) ([]*message.Message, error) {
 	if closed.RowsAffected != 1 {
 		return nil, fmt.Errorf("order %d is not open", payment.OrderID)
 	}
-	return reply("order."+status, payment.OrderID, OrderClosed{OrderID: payment.OrderID})
+	return reply("order."+status, payment.OrderID, OrderClosed(payment))
 }

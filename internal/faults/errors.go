@@ -21,6 +21,14 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("after %s %d events stay pending", e.after, e.pending)
 }
 
+// lagError says that consumers did not come to the end of what was published.
+type lagError struct{ cause error }
+
+func (e *lagError) Error() string { return "consumers do not catch up: " + e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *lagError) Unwrap() error { return e.cause }
+
 // exitError says that a process that was asked to end did not do so in good order.
 type exitError struct {
 	name  string

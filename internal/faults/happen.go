@@ -5,91 +5,13 @@ package main
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"math/rand/v2"
-	"syscall"
 	"time"
 )
 
 // between is a random time.
 func between(random *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(random.Int64N(int64(to-from)))
-}
-
-// take reserves a random relay that always runs, so that two faults do not have the same one; -1 if there is none.
-func (h *harness) take(random *rand.Rand) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, i := range random.Perm(relays) {
-		if !h.relays[i].busy {
-			h.relays[i].busy = true
-			return i
-		}
-	}
-	return -1
-}
-
-func (h *harness) giveBack(slot int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.relays[slot].busy = false
-}
-
-var errNoRelay = errors.New("every relay is busy with a fault")
-
-func killRelay(ctx context.Context, h *harness, random *rand.Rand) error {
-	slot := h.take(random)
-	if slot < 0 {
-		return errNoRelay
-	}
-	defer h.giveBack(slot)
-	h.relays[slot].process.kill()
-	wait(ctx, between(random, 0, 2*h.lease))
-	return h.startRelay(slot)
-}
-
-func freezeRelay(ctx context.Context, h *harness, random *rand.Rand) error {
-	slot := h.take(random)
-	if slot < 0 {
-		return errNoRelay
-	}
-	defer h.giveBack(slot)
-	process := h.relays[slot].process
-	process.signal(syscall.SIGSTOP)
-	wait(ctx, 3*h.lease)
-	process.signal(syscall.SIGCONT)
-	return nil
-}
-
-// restartRelays is a rolling restart.
-func restartRelays(ctx context.Context, h *harness, random *rand.Rand) error {
-	for _, slot := range random.Perm(relays) {
-		if err := h.stopRelay(slot); err != nil {
-			return err
-		}
-		if err := h.startRelay(slot); err != nil {
-			return err
-		}
-		wait(ctx, between(random, 0, h.lease))
-	}
-	return nil
-}
-
-// joinRelay has one or two more relays for a while.
-func joinRelay(ctx context.Context, h *harness, random *rand.Rand) error {
-	more := 1 + random.IntN(slots-relays)
-	for slot := relays; slot < relays+more; slot++ {
-		if err := h.startRelay(slot); err != nil {
-			return err
-		}
-	}
-	wait(ctx, between(random, h.lease/2, 3*h.lease))
-	for slot := relays; slot < relays+more; slot++ {
-		if err := h.stopRelay(slot); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func killWriters(_ context.Context, h *harness, random *rand.Rand) error {
@@ -127,9 +49,9 @@ func killSessions(ctx context.Context, h *harness, random *rand.Rand) error {
 	return nil
 }
 
-func viaKafka(s *relaySlot) *proxy { return s.kafka }
+func viaKafka(s *slot) *proxy { return s.kafka }
 
-func viaDatabase(s *relaySlot) *proxy { return s.database }
+func viaDatabase(s *slot) *proxy { return s.database }
 
 func cutOff(*rand.Rand) trouble { return trouble{cut: true} }
 
@@ -139,28 +61,39 @@ func delays(random *rand.Rand) trouble {
 	return trouble{delay: between(random, 5*time.Millisecond, 50*time.Millisecond)}
 }
 
-// onProxies makes trouble for all relays or for one.
-func onProxies(which func(*relaySlot) *proxy, what func(*rand.Rand) trouble) func(context.Context, *harness, *rand.Rand) error {
+// onProxies makes trouble for all relays and consumers, for one relay, or for one consumer.
+func onProxies(which func(*slot) *proxy, what func(*rand.Rand) trouble) happening {
 	return func(ctx context.Context, h *harness, random *rand.Rand) error {
-		first, last := 0, slots-1
-		if random.IntN(2) == 0 {
-			first = random.IntN(relays)
-			last = first
-		}
-		t := what(random)
-		for i := first; i <= last; i++ {
-			which(&h.relays[i]).set(t)
-		}
-		wait(ctx, between(random, h.lease/2, 5*h.lease/2))
-		if t.hole && random.IntN(2) == 0 {
-			t = trouble{cut: true} // what was held back is lost
-			for i := first; i <= last; i++ {
-				which(&h.relays[i]).set(t)
+		var some []*proxy
+		all := random.IntN(2) == 0
+		teams := []*team{&h.relays, &h.consumers}
+		if !all {
+			teams = teams[random.IntN(2):][:1]
+			if len(teams[0].slots) == 0 {
+				teams[0] = &h.relays
 			}
 		}
-		for i := first; i <= last; i++ {
-			which(&h.relays[i]).set(trouble{})
+		for _, t := range teams {
+			if all {
+				for i := range t.slots {
+					some = append(some, which(&t.slots[i]))
+				}
+			} else {
+				some = append(some, which(&t.slots[random.IntN(t.always)]))
+			}
 		}
+		set := func(t trouble) {
+			for _, p := range some {
+				p.set(t)
+			}
+		}
+		t := what(random)
+		set(t)
+		wait(ctx, between(random, h.lease/2, 5*h.lease/2))
+		if t.hole && random.IntN(2) == 0 {
+			set(trouble{cut: true}) // what was held back is lost
+		}
+		set(trouble{})
 		return nil
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"gorm.io/gorm"
 
+	"github.com/gormoutbox/outbox/dedup"
 	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 const (
-	relays    = 4 // that always run; further slots are for those that join
-	slots     = 6
+	relays    = 4 // that always run
+	joining   = 2 // further relays or consumers, for a while
 	writers   = 8
 	processes = 2 // of writers
 )
@@ -36,7 +36,9 @@ type options struct {
 	remove   bool
 	keep     bool
 	kinds    []string // nil means all
-	progress io.Writer
+	// consumers is how many of them there are that always run; with none there is no chain of handlers.
+	consumers int
+	progress  io.Writer
 }
 
 // harness is everything that runs.
@@ -48,21 +50,15 @@ type harness struct {
 	db       *server
 	kafka    *server
 	gorm     *gorm.DB // not through a proxy
-	consumer *consumer
-	relays   [slots]relaySlot
-	writers  [processes]*child
+	// published reads what relays publish for the writers; reserved and poisoned what they do for consumers.
+	published, reserved, poisoned *reader
+
+	relays, consumers team
+	writers           [processes]*child
 
 	mu     sync.Mutex
 	wrong  []error // what must not happen, beside what the checker finds
 	closed []func()
-}
-
-// relaySlot is a place for a relay process, with its ways to the servers.
-type relaySlot struct {
-	database, kafka *proxy
-	process         *child
-	starts          int
-	busy            bool // some fault has it
 }
 
 func (h *harness) say(format string, args ...any) {
@@ -83,6 +79,7 @@ func (h *harness) blame(err error) {
 // newHarness starts the servers, without relays and writers. After an error, too, close must be called.
 func newHarness(ctx context.Context, o options) (*harness, error) {
 	h := &harness{options: o}
+	h.teams()
 	d, err := databaseFor(o.database)
 	if err != nil {
 		return h, err
@@ -105,17 +102,45 @@ func newHarness(ctx context.Context, o options) (*harness, error) {
 	if err := h.fill(ctx); err != nil {
 		return h, err
 	}
-	for i := range h.relays {
-		if h.relays[i].database, err = newProxy(h.db.address()); err != nil {
-			return h, err
+	for _, t := range []*team{&h.relays, &h.consumers} {
+		for i := range t.slots {
+			if t.slots[i].database, err = newProxy(h.db.address()); err != nil {
+				return h, err
+			}
+			h.closed = append(h.closed, t.slots[i].database.close)
+			if t.slots[i].kafka, err = newProxy(h.kafka.address()); err != nil {
+				return h, err
+			}
+			h.closed = append(h.closed, t.slots[i].kafka.close)
 		}
-		h.closed = append(h.closed, h.relays[i].database.close)
-		if h.relays[i].kafka, err = newProxy(h.kafka.address()); err != nil {
-			return h, err
-		}
-		h.closed = append(h.closed, h.relays[i].kafka.close)
 	}
 	return h, nil
+}
+
+// teams says what the processes of both are told.
+func (h *harness) teams() {
+	log := func(name string) string { return filepath.Join(h.folder, name+".log") }
+	h.relays = team{name: "relay", always: relays, slots: make([]slot, relays+joining), log: log}
+	h.relays.role = func(i int, name string) role {
+		s := &h.relays.slots[i]
+		return role{
+			Kind: "relay", Name: name, Database: h.options.database, DSN: h.database.dsn(s.database.address()),
+			Kafka: s.kafka.address(), Lease: h.lease, Batch: i%2 == 1, Remove: h.remove, Notes: filepath.Join(h.folder, "publisher.notes"),
+		}
+	}
+	h.consumers = team{name: "consumer", log: log}
+	if h.options.consumers == 0 {
+		return
+	}
+	h.consumers.always, h.consumers.slots = h.options.consumers, make([]slot, h.options.consumers+joining)
+	h.consumers.role = func(i int, name string) role {
+		s := &h.consumers.slots[i]
+		return role{
+			Kind: "consumer", Name: name, Database: h.options.database, DSN: h.database.dsn(s.database.address()),
+			Kafka: s.kafka.address(), Lease: h.lease, Notes: filepath.Join(h.folder, "consumer.notes"),
+			Seed: h.seed + uint64(1000*i+s.starts), //nolint:gosec // small and positive
+		}
+	}
 }
 
 func (h *harness) startServers(ctx context.Context) error {
@@ -135,13 +160,19 @@ func (h *harness) startServers(ctx context.Context) error {
 	if err := errors.Join(dbErr, kafkaErr); err != nil {
 		return err
 	}
-	if err := createTopic(h.kafka.address()); err != nil {
+	if err := createTopics(h.kafka.address(), topic, topicReserved, topicPoisoned); err != nil {
 		return err
 	}
-	return until(ctx, 200*time.Millisecond, func() (err error) {
-		h.consumer, err = newConsumer(h.kafka.address())
-		return err
-	})
+	for topic, r := range map[string]**reader{topic: &h.published, topicReserved: &h.reserved, topicPoisoned: &h.poisoned} {
+		err := until(ctx, 200*time.Millisecond, func() (err error) {
+			*r, err = newReader(h.kafka.address(), topic)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fill makes the tables and accounts.
@@ -149,7 +180,10 @@ func (h *harness) fill(ctx context.Context) error {
 	if err := gormoutbox.Migrate(ctx, h.gorm); err != nil {
 		return err
 	}
-	if err := h.gorm.AutoMigrate(&account{}); err != nil {
+	if err := dedup.Migrate(ctx, h.gorm); err != nil {
+		return err
+	}
+	if err := h.gorm.AutoMigrate(&account{}, &effect{}); err != nil {
 		return err
 	}
 	rows := make([]account, accounts)
@@ -157,38 +191,6 @@ func (h *harness) fill(ctx context.Context) error {
 		rows[i].ID = i + 1
 	}
 	return h.gorm.WithContext(gormoutbox.Ignore(ctx)).Create(&rows).Error
-}
-
-// startRelay starts a process in a slot that has none.
-func (h *harness) startRelay(slot int) error {
-	s := &h.relays[slot]
-	s.starts++
-	name := fmt.Sprintf("relay%d", slot)
-	r := role{
-		Kind: "relay", Name: fmt.Sprintf("%s-%d", name, s.starts), Database: h.options.database, DSN: h.database.dsn(s.database.address()),
-		Kafka: s.kafka.address(), Lease: h.lease, Batch: slot%2 == 1, Remove: h.remove, Slow: filepath.Join(h.folder, "publisher.notes"),
-	}
-	cmd, err := r.command()
-	if err != nil {
-		return err
-	}
-	s.process, err = spawn(r.Name, cmd, filepath.Join(h.folder, name+".log"))
-	return err
-}
-
-// stopRelay asks a relay to end and waits for it. It must do so in good order.
-func (h *harness) stopRelay(slot int) error {
-	s := &h.relays[slot]
-	if s.process == nil {
-		return nil
-	}
-	err := s.process.end(syscall.SIGTERM, 2*shutdown)
-	if err != nil {
-		s.process.kill()
-		err = &exitError{s.process.name, fmt.Sprintf("its graceful stop failed: %v", err)}
-	}
-	s.process = nil
-	return err
 }
 
 // lookAfter finds processes that have ended by themselves, and starts them again.
@@ -204,8 +206,10 @@ func (h *harness) lookAfter(name string) {
 		default:
 		}
 	}
-	for i := range h.relays {
-		again(h.relays[i].process, func() error { return h.startRelay(i) })
+	for _, t := range []*team{&h.relays, &h.consumers} {
+		for i := range t.slots {
+			again(t.slots[i].process, func() error { return t.start(i) })
+		}
 	}
 	for i, c := range h.writers {
 		again(c, func() error { return h.startWriter(i, h.seed) })
@@ -231,19 +235,19 @@ func (h *harness) startWriter(process int, seed uint64) error {
 
 // close ends all processes. Nothing of this one runs on.
 func (h *harness) close() {
-	for i := range h.relays {
-		if p := h.relays[i].process; p != nil {
-			p.kill() // also one that is stopped
-		}
-	}
+	h.relays.kill()
+	h.consumers.kill()
 	for _, p := range h.writers {
 		if p != nil {
 			p.kill()
 		}
 	}
-	if h.consumer != nil {
-		if err := h.consumer.close(); err != nil {
-			h.say("closing the consumer: %v", err)
+	for _, r := range []*reader{h.published, h.reserved, h.poisoned} {
+		if r == nil {
+			continue
+		}
+		if err := r.close(); err != nil {
+			h.say("closing a reader: %v", err)
 		}
 	}
 	for i := len(h.closed) - 1; i >= 0; i-- {

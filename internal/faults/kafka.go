@@ -54,6 +54,8 @@ func prepareKafka(ctx context.Context, folder string) (*server, error) {
 		"log.dirs=" + data, "auto.create.topics.enable=false",
 		// Duplicates are told from each other by when the broker got them.
 		"log.message.timestamp.type=LogAppendTime",
+		// Consumers that are killed lose their partitions soon.
+		"group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0",
 		"offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
 	}
 	if err := os.WriteFile(properties, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
@@ -90,8 +92,13 @@ func withAdmin(address string, fn func(sarama.ClusterAdmin) error) error {
 	return errors.Join(fn(admin), admin.Close())
 }
 
-func createTopic(address string) error {
+func createTopics(address string, topics ...string) error {
 	return withAdmin(address, func(admin sarama.ClusterAdmin) error {
-		return admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+		for _, topic := range topics {
+			if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -7,11 +7,12 @@
 //
 // It starts a database and a Kafka of its own on 127.0.0.1 from the programs
 // that "make services" has installed, four relays and two processes of writers, as processes of
-// their own, each relay behind TCP proxies, and a consumer of all partitions. Then it kills, stops,
+// their own, each relay behind TCP proxies, and a reader of all partitions. Four more processes, also behind proxies, are consumers under
+// dedup: what they handle in the first hop they answer by messages through the outbox, which they handle in the second. Then it kills, stops,
 // restarts, cuts off and delays them at random, one or two at a time, and waits after each fault until
 // what was pending has been published. All the while some events are poison, some publishes take longer than a lease, and a
 // snapshot is held open. In the end everything is healed, and a
-// relaytest.Checker compares the writers' logs with what was consumed.
+// relaytest.Checker compares the writers' logs with what was published, and each hop's effects with what was published for it.
 //
 // The seed decides what fails and how long; when exactly is up to the machine. The report is
 // a Markdown table. The command fails if a promise was broken, and then leaves its folder with all logs.
@@ -43,7 +44,8 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of the faults; 0 means a new one")
 	flag.DurationVar(&o.limit, "for", 15*time.Minute, "time after which nothing more fails")
 	flag.DurationVar(&o.lease, "lease", 2*time.Second, "lease of the relays")
-	flag.IntVar(&o.rate, "rate", 170, "transactions a second, about, of all writers; one has two or three events")
+	flag.IntVar(&o.rate, "rate", 40, "transactions a second, about, of all writers; one has two or three events")
+	flag.IntVar(&o.consumers, "consumers", 4, "consumers in a group that handle what is published, in two hops; 0 means none")
 	flag.BoolVar(&o.remove, "delete", false, "relays delete what they have published")
 	flag.StringVar(&kinds, "kinds", "", "only these kinds of faults, separated by commas")
 	flag.BoolVar(&o.keep, "keep", false, "leave the folder with the logs in any case")

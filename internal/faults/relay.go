@@ -41,7 +41,7 @@ func (r role) relay(ctx context.Context) error {
 		return nil // stopped before it began
 	}
 	defer closePool(g)
-	notes, err := os.OpenFile(r.Slow, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	notes, err := os.OpenFile(r.Notes, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}

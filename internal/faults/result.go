@@ -26,6 +26,8 @@ type result struct {
 	wrong        []error
 	took         time.Duration
 	poison, slow int
+	// hops is nil without consumers.
+	hops *hops
 }
 
 // judge reads the journals and what was consumed, and decides.
@@ -42,7 +44,7 @@ func (h *harness) judge(steps []step, took time.Duration) (*result, error) {
 		return nil, err
 	}
 	ids := map[string]string{} // message UUIDs by event
-	for _, d := range h.consumer.all {
+	for _, d := range h.published.all {
 		checker.Delivered(d.Delivery)
 		version, known := versions[d.ID]
 		switch {
@@ -66,6 +68,11 @@ func (h *harness) judge(steps []step, took time.Duration) (*result, error) {
 		return nil, err
 	}
 	r.poison, r.slow = bytes.Count(notes, []byte("poison")), bytes.Count(notes, []byte("slow"))
+	if h.options.consumers > 0 {
+		if r.hops, err = h.judgeHops(); err != nil {
+			return nil, err
+		}
+	}
 	r.wrong = h.wrong
 	return r, nil
 }
@@ -93,7 +100,7 @@ func (r *result) attribute(d relaytest.Duplicate) relaytest.Cause {
 // writeDeliveries leaves what was consumed beside the journals.
 func (h *harness) writeDeliveries() error {
 	var b bytes.Buffer
-	for _, d := range h.consumer.all {
+	for _, d := range h.published.all {
 		fmt.Fprintf(&b, "%s %s/%d %s %s %s %d\n", d.At.Format(time.RFC3339Nano), d.Stream, d.Offset, d.ID, d.UUID, d.AggregateID, d.Version)
 	}
 	return os.WriteFile(filepath.Join(h.folder, "deliveries"), b.Bytes(), 0o644)
@@ -104,7 +111,7 @@ func (r *result) err() error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(append(r.wrong, r.report.Err())...)
+	return errors.Join(append(r.wrong, r.report.Err(), r.hops.err())...)
 }
 
 // line is a row of the table.
@@ -144,6 +151,9 @@ func (r *result) markdown() string {
 		"| ---: "+strings.Repeat("| ---: ", 11)+"|")
 	fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", p.Intended, p.Committed, p.RolledBack, p.Unknown, p.Delivered,
 		p.Lost(), p.Invented(), p.Inverted(), p.Found[relaytest.Scattered], p.Duplicates(relaytest.Crash), p.Duplicates(relaytest.Graceful), p.Duplicates(relaytest.Unexplained))
+	if r.hops != nil {
+		b.WriteString("\n" + r.hops.markdown())
+	}
 	if r.err() != nil {
 		fmt.Fprintf(&b, "\n%s", p)
 		for _, err := range r.wrong {

@@ -23,18 +23,20 @@ const roleVariable = "OUTBOX_FAULTS_ROLE"
 
 // role is what such a process is told.
 type role struct {
-	Kind     string // "relay" or "writer"
+	Kind     string // "relay", "consumer" or "writer"
 	Name     string
 	Database string
 	DSN      string
 	Seed     uint64
 
+	// Of relays and consumers.
+	Kafka string // address of the proxy through which the broker is reached, whatever address it gives
+	Lease time.Duration
+	Notes string // file that counts what happened by the way
+
 	// Of relays.
-	Kafka  string // address of the proxy through which the broker is reached, whatever address it gives
-	Lease  time.Duration
 	Batch  bool // publishes whole batches
 	Remove bool
-	Slow   string // file that counts publishes that were made longer than a lease
 
 	// Of writers.
 	Log     string
@@ -69,6 +71,8 @@ func runRole() int {
 		switch r.Kind {
 		case "relay":
 			err = r.relay(ctx)
+		case "consumer":
+			err = r.consume(ctx)
 		case "writer":
 			err = r.write(ctx)
 		default:

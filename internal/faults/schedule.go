@@ -19,6 +19,9 @@ import (
 // settleTime is how long everything that was pending at the end of a fault may take to be published.
 const settleTime = 90 * time.Second
 
+// stepsBetweenCatchUps is how often consumers must come to the end of what there is, beside writers that go on.
+const stepsBetweenCatchUps = 10
+
 // step is one fault, or two at the same time, with what came of it.
 type step struct {
 	relaytest.Window
@@ -31,7 +34,7 @@ type step struct {
 
 // run does everything and returns a result if there is one. It leaves nothing behind but the folder, if that may be of use.
 func run(ctx context.Context, o options) (*result, error) {
-	kinds, err := kindsNamed(o.kinds)
+	kinds, err := kindsFor(o)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +62,8 @@ func (h *harness) run(ctx context.Context, kinds []kind) (*result, error) {
 			return nil, err
 		}
 	}
-	for i := range relays {
-		if err := h.startRelay(i); err != nil {
+	for _, t := range []*team{&h.relays, &h.consumers} {
+		if err := t.startAlways(); err != nil {
 			return nil, err
 		}
 	}
@@ -81,6 +84,9 @@ func (h *harness) run(ctx context.Context, kinds []kind) (*result, error) {
 		next := draw(random, kinds, &deck, left)
 		left -= len(next)
 		steps = append(steps, h.step(ctx, random, next))
+		if h.options.consumers > 0 && len(steps)%stepsBetweenCatchUps == 0 {
+			h.catchUp(ctx)
+		}
 	}
 	if ctx.Err() == nil {
 		steps = append(steps, h.finish(ctx))
@@ -98,13 +104,13 @@ func (h *harness) fine() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !slices.ContainsFunc(h.wrong, func(err error) bool {
-		stalled := (*stalledError)(nil)
-		return errors.As(err, &stalled)
+		stalled, lag := (*stalledError)(nil), (*lagError)(nil)
+		return errors.As(err, &stalled) || errors.As(err, &lag)
 	})
 }
 
 func (h *harness) someDelivered() error {
-	if h.consumer.count() == 0 {
+	if h.published.count() == 0 {
 		return errors.New("nothing has arrived")
 	}
 	return nil
@@ -169,7 +175,7 @@ func (h *harness) settle(ctx context.Context, s step) step {
 	wait(ctx, h.lease)
 	h.lookAfter(s.Name)
 	s.To = time.Now()
-	h.say("%-40s %6.1fs, recovered in %.1fs, %d records", s.Name, begin.Sub(s.From).Seconds(), s.recovery.Seconds(), h.consumer.count())
+	h.say("%-40s %6.1fs, recovered in %.1fs, %d records", s.Name, begin.Sub(s.From).Seconds(), s.recovery.Seconds(), h.published.count())
 	return s
 }
 
@@ -194,7 +200,18 @@ func (h *harness) drained(ctx context.Context) error {
 	})
 }
 
-// finish ends the writers, waits until the outbox is empty, ends the relays, and reads what is left.
+// catchUp waits until the consumers have handled what is there now.
+func (h *harness) catchUp(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	begin := time.Now()
+	if err := h.consumed(limited); err != nil && ctx.Err() == nil {
+		h.blame(&lagError{err})
+	}
+	h.say("consumers have caught up in %.1fs", time.Since(begin).Seconds())
+}
+
+// finish ends the writers, waits until consumers have handled everything and the outbox is empty, ends all, and reads what is left.
 func (h *harness) finish(ctx context.Context) step {
 	s := step{Window: relaytest.Window{Name: "end", Cause: relaytest.Graceful, From: time.Now()}}
 	for i, p := range h.writers {
@@ -204,13 +221,20 @@ func (h *harness) finish(ctx context.Context) step {
 		h.writers[i] = nil
 	}
 	s = h.settle(ctx, s)
-	for i := range h.relays {
-		h.blame(h.stopRelay(i))
+	if h.options.consumers > 0 {
+		h.catchUp(ctx)
+	}
+	for _, t := range []*team{&h.consumers, &h.relays} {
+		for i := range t.slots {
+			h.blame(t.stop(i))
+		}
 	}
 	limited, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	if err := h.consumer.catchUp(limited); err != nil {
-		h.blame(fmt.Errorf("reading the rest: %w", err))
+	for _, r := range []*reader{h.published, h.reserved, h.poisoned} {
+		if err := r.catchUp(limited); err != nil {
+			h.blame(fmt.Errorf("reading the rest of %s: %w", r.topic, err))
+		}
 	}
 	s.To = time.Now()
 	return s

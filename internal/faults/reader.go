@@ -23,14 +23,16 @@ type received struct {
 	relaytest.Delivery
 
 	UUID    string
+	Origin  string // the UUID of the message that is forwarded
 	Version int64
 	Offset  int64
 	// bad says that it is no event of an account.
 	bad string
 }
 
-// consumer reads all partitions, not through a proxy, from their beginning.
-type consumer struct {
+// reader reads all partitions of a topic, not through a proxy, from their beginning.
+type reader struct {
+	topic    string
 	client   sarama.Client
 	consumer sarama.Consumer
 	wg       sync.WaitGroup
@@ -41,7 +43,7 @@ type consumer struct {
 	next [partitions]int64
 }
 
-func newConsumer(address string) (*consumer, error) {
+func newReader(address, topic string) (*reader, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_8_0_0
 	config.Consumer.Retry.Backoff = 200 * time.Millisecond
@@ -54,18 +56,18 @@ func newConsumer(address string) (*consumer, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	c := &consumer{client: client, consumer: inner, stopped: make(chan struct{})}
+	r := &reader{topic: topic, client: client, consumer: inner, stopped: make(chan struct{})}
 	for p := range int32(partitions) {
 		claim, err := inner.ConsumePartition(topic, p, sarama.OffsetOldest)
 		if err != nil {
-			return nil, errors.Join(err, c.close())
+			return nil, errors.Join(err, r.close())
 		}
-		c.wg.Go(func() { c.read(claim) })
+		r.wg.Go(func() { r.read(claim) })
 	}
-	return c, nil
+	return r, nil
 }
 
-func (c *consumer) read(claim sarama.PartitionConsumer) {
+func (r *reader) read(claim sarama.PartitionConsumer) {
 	defer claim.AsyncClose()
 	for {
 		select {
@@ -73,19 +75,19 @@ func (c *consumer) read(claim sarama.PartitionConsumer) {
 			if !ok {
 				return
 			}
-			c.add(parse(record))
-		case <-c.stopped:
+			r.add(parse(record))
+		case <-r.stopped:
 			return
 		}
 	}
 }
 
-func (c *consumer) add(r received) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, r)
-	if p, err := strconv.Atoi(r.Stream); err == nil {
-		c.next[p] = r.Offset + 1
+func (r *reader) add(d received) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, d)
+	if p, err := strconv.Atoi(d.Stream); err == nil {
+		r.next[p] = d.Offset + 1
 	}
 }
 
@@ -98,7 +100,7 @@ func parse(record *sarama.ConsumerMessage) received {
 		r.bad = err.Error()
 		return r
 	}
-	r.UUID = msg.UUID
+	r.UUID, r.Origin = msg.UUID, msg.Metadata.Get(gormoutbox.HeaderOriginID)
 	r.AggregateType, r.AggregateID = msg.Metadata.Get(gormoutbox.HeaderAggregateType), msg.Metadata.Get(gormoutbox.HeaderAggregateID)
 	var a account
 	if err := json.Unmarshal(msg.Payload, &a); err != nil {
@@ -113,23 +115,23 @@ func parse(record *sarama.ConsumerMessage) received {
 }
 
 // count is how many records have come.
-func (c *consumer) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.all)
+func (r *reader) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
 }
 
 // catchUp returns when everything that the broker has now was read.
-func (c *consumer) catchUp(ctx context.Context) error {
+func (r *reader) catchUp(ctx context.Context) error {
 	return until(ctx, 100*time.Millisecond, func() error {
 		for p := range int32(partitions) {
-			newest, err := c.client.GetOffset(topic, p, sarama.OffsetNewest)
+			newest, err := r.client.GetOffset(r.topic, p, sarama.OffsetNewest)
 			if err != nil {
 				return err
 			}
-			c.mu.Lock()
-			next := c.next[p]
-			c.mu.Unlock()
+			r.mu.Lock()
+			next := r.next[p]
+			r.mu.Unlock()
 			if next < newest {
 				return fmt.Errorf("partition %d: %d of %d records read", p, next, newest)
 			}
@@ -138,8 +140,8 @@ func (c *consumer) catchUp(ctx context.Context) error {
 	})
 }
 
-func (c *consumer) close() error {
-	close(c.stopped)
-	c.wg.Wait()
-	return errors.Join(c.consumer.Close(), c.client.Close())
+func (r *reader) close() error {
+	close(r.stopped)
+	r.wg.Wait()
+	return errors.Join(r.consumer.Close(), r.client.Close())
 }
