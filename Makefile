@@ -49,6 +49,14 @@ test: ## Run the tests with the race detector, on real servers (PKG=, ARGS=)
 plugins: ## Run the tests beside other GORM plugins, a module of its own (ARGS=)
 	@$(WITH_SERVICES) cd internal/plugins && go vet ./... && go test -race -timeout 20m $(ARGS) ./...
 
+# watermill-amqp has data races of its own, see the module's doc.go.
+WITHOUT_RACE := github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp
+
+.PHONY: brokers
+brokers: ## Run the tests on RabbitMQ, NATS and Redis, a module of its own (as root, installs what is missing; ARGS=)
+	@cd internal/brokers && go run ./install
+	@$(WITH_SERVICES) cd internal/brokers && go vet ./... && go test -race -gcflags=$(WITHOUT_RACE)=-race=false -timeout 20m $(ARGS) ./...
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the format, go vet, golangci-lint
 	@unformatted="$$(gofmt -l .)"; \
@@ -125,6 +133,7 @@ ci: ## All that CI runs; stops the servers at the end
 	$(MAKE) vuln; \
 	$(MAKE) test; \
 	$(MAKE) plugins; \
+	$(MAKE) brokers; \
 	$(MAKE) bench-relay-check; \
 	$(MAKE) faults-short; \
 	$(MAKE) quickstart; \
