@@ -154,6 +154,9 @@ func stays(err error) bool {
 	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[*dedup.SequenceError](err); ok {
+		return true
+	}
 	return errors.Is(err, dedup.ErrProducedMessages) || errors.Is(err, dedup.ErrNested)
 }
 
@@ -163,10 +166,10 @@ func IsPoison(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
+	if _, ok := errors.AsType[*dedup.OrderError](err); ok || unavailable(err) {
 		return false
 	}
-	for _, other := range []error{context.Canceled, dedup.ErrBusy, dedup.ErrDatabase, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
+	for _, other := range []error{context.Canceled, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
 		if errors.Is(err, other) {
 			return false
 		}
