@@ -208,6 +208,8 @@ func (d *Deduplicator) hold(ctx context.Context, k key, gap *GapError) (come boo
 			return true
 		})
 	}
+	d.config.Logger.DebugContext(ctx, "message held", slog.String("consumer", k.consumer), slog.String("message_id", k.id),
+		slog.String("stream", gap.Stream), slog.Int64("number", gap.Number), slog.Int64("reached", gap.Reached))
 	interval := min(max(limit/20, shortest), longest)
 	for {
 		left := limit - time.Since(first.(time.Time)) //nolint:forcetypeassert // nothing else is in it
