@@ -143,7 +143,8 @@ func retries(own *middleware.Retry) (handler, database middleware.Retry) {
 
 // unavailable says that the message was not handled because of something else than its handler.
 func unavailable(err error) bool {
-	return errors.Is(err, dedup.ErrDatabase) || errors.Is(err, dedup.ErrBusy)
+	_, held := errors.AsType[*dedup.GapError](err)
+	return held || errors.Is(err, dedup.ErrDatabase) || errors.Is(err, dedup.ErrBusy)
 }
 
 // stays says whether the message would fail in the same way each time.
