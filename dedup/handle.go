@@ -33,7 +33,7 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (outc
 					return err
 				}
 			}
-			return d.run(tx, inside, k, msg, h)
+			return d.run(inside, tx, k, msg, h)
 		})
 		if gap, ok := errors.AsType[*GapError](err); ok && !force {
 			come, err := d.hold(ctx, k, gap)
@@ -60,7 +60,9 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (outc
 }
 
 // run runs the handler in the transaction.
-func (d *Deduplicator) run(tx *transaction, inside context.Context, k key, msg *message.Message, h message.HandlerFunc) error {
+//
+//nolint:contextcheck // the message has its context of before again
+func (d *Deduplicator) run(inside context.Context, tx *transaction, k key, msg *message.Message, h message.HandlerFunc) error {
 	ctx := msg.Context()
 	msg.SetContext(gormoutbox.WithDefaultHeaders(inside, carriedOn(msg, k)))
 	// Retry and PoisonQueue outside would otherwise see a finished transaction,
@@ -80,7 +82,7 @@ func (d *Deduplicator) run(tx *transaction, inside context.Context, k key, msg *
 	if len(produced) == 0 {
 		return nil
 	}
-	return d.output(tx, msg, k, produced) //nolint:contextcheck // the message has it
+	return d.output(tx, msg, k, produced)
 }
 
 // toldEarly tells once that messages are acked before they are committed. They are handled all the same: a refusal would lose them now.

@@ -171,14 +171,8 @@ func (d *Deduplicator) arrange(ctx context.Context, tx *transaction, k key, p pl
 // advance locks a stream and reads how far it has come, or begins it.
 func (d *Deduplicator) advance(ctx context.Context, pool gorm.ConnPool, k key, p place) (reached int64, known bool, err error) {
 	for range 2 { // another process may begin it at the same time
-		rows, err := pool.QueryContext(ctx, d.sql.sequence.read, k.consumer, p.stream)
-		if err != nil {
-			return 0, false, err
-		}
-		if known = rows.Next(); known {
-			err = rows.Scan(&reached)
-		}
-		if err := errors.Join(err, rows.Err(), rows.Close()); err != nil || known {
+		reached, known, err = d.reachedBy(ctx, pool, k, p)
+		if err != nil || known {
 			return reached, known, err
 		}
 		result, err := pool.ExecContext(ctx, d.sql.sequence.begin, k.consumer, p.stream, p.number)
@@ -190,6 +184,19 @@ func (d *Deduplicator) advance(ctx context.Context, pool gorm.ConnPool, k key, p
 		}
 	}
 	return 0, false, errors.New("the database did not insert it, nor is it there")
+}
+
+// reachedBy locks a stream, if it is there, and reads how far it has come.
+func (d *Deduplicator) reachedBy(ctx context.Context, pool gorm.ConnPool, k key, p place) (number int64, known bool, err error) {
+	rows, err := pool.QueryContext(ctx, d.sql.sequence.read, k.consumer, p.stream)
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if known = rows.Next(); known {
+		err = rows.Scan(&number)
+	}
+	return number, known, errors.Join(err, rows.Err())
 }
 
 // forgetHeld is how long a message is remembered that was held and has not come again, in addition to twice Sequence.HoldFor.
