@@ -94,6 +94,9 @@ type Config struct {
 	// retention, if offsets may be reset or queues replayed. Defaults to DefaultRetention; KeepForever keeps them.
 	Retention time.Duration
 
+	// Sequence makes the consumer look at the numbers of messages: gaps, and messages that come late. Defaults to none: they are handled as they come.
+	Sequence *Sequence
+
 	// AnyOrder turns off the refusal of middlewares that stand inside of dedup where they lose effects, see OrderError. It is for a Retry
 	// whose handler does all its work in a savepoint.
 	AnyOrder bool
@@ -109,6 +112,11 @@ func (c Config) withDefaults() Config {
 	c.Retention = cmp.Or(c.Retention, DefaultRetention)
 	if c.MessageID == nil {
 		c.MessageID = func(msg *message.Message) (string, error) { return msg.UUID, nil }
+	}
+	if c.Sequence != nil && c.Sequence.Of == nil {
+		sequence := *c.Sequence
+		sequence.Of = SequenceFromMetadata
+		c.Sequence = &sequence
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -153,6 +161,12 @@ func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
 		if d.value < 0 {
 			fail(d.field, fmt.Sprintf("%s is negative", d.value), "leave it out for "+d.deflt.String())
 		}
+	}
+	if s := c.Sequence; s != nil && s.HoldFor < 0 {
+		fail("Sequence.HoldFor", fmt.Sprintf("%s is negative", s.HoldFor), "leave it out for no wait")
+	}
+	if s := c.Sequence; s != nil && s.Late != SkipLate && s.Late != ApplyLate {
+		fail("Sequence.Late", fmt.Sprintf("%d is unknown", s.Late), "use SkipLate or ApplyLate")
 	}
 	return d, errors.Join(errs...)
 }

@@ -22,6 +22,9 @@ type Deduplicator struct {
 	begin   []*sql.TxOptions
 
 	committed, duplicates, failed atomic.Uint64
+	stale, late, gaps             atomic.Uint64
+	// held is when messages behind a gap were first seen, by their keys.
+	held sync.Map
 	// repeated says that the last message was a duplicate.
 	repeated atomic.Bool
 	// early has told of a message that was acked too early.
@@ -56,11 +59,15 @@ type Stats struct {
 	Committed  uint64 // handler and commit succeeded
 	Duplicates uint64 // handled before, handler not run
 	Failed     uint64 // an error was returned, or the handler panicked
+	Stale      uint64 // skipped since they were late, see Sequence; late ones that are handled count as Committed
+
+	// Late and Gaps count, of attempts that Sequence has looked at, those of late messages and those that went on over a gap.
+	Late, Gaps uint64
 }
 
 // Stats returns the counts so far.
 func (d *Deduplicator) Stats() Stats {
-	return Stats{Committed: d.committed.Load(), Duplicates: d.duplicates.Load(), Failed: d.failed.Load()}
+	return Stats{Committed: d.committed.Load(), Duplicates: d.duplicates.Load(), Failed: d.failed.Load(), Stale: d.stale.Load(), Late: d.late.Load(), Gaps: d.gaps.Load()}
 }
 
 // Middleware wraps a handler so that its effects through Tx are committed once
@@ -92,16 +99,9 @@ func (d *Deduplicator) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return nil, &e
 		}
 
-		duplicate, err := d.handle(msg, h)
-		switch {
-		case err != nil:
-			return nil, err
-		case duplicate:
-			outcome = &d.duplicates
-		default:
-			outcome = &d.committed
-		}
-		return nil, nil
+		counter, err := d.handle(msg, h)
+		outcome = counter
+		return nil, err
 	}
 }
 

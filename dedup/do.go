@@ -14,7 +14,7 @@ import (
 // the error returned as it is. Other errors are those of Middleware. fn may be run again after an error of the commit.
 //
 // The end of ctx does not end a transaction in which fn has returned nil, see Config.CommitTimeout. For another table or other settings than the
-// defaults there is the method of the same name.
+// defaults there is the method of the same name. Config.Sequence is about messages and has no effect here.
 func Do(ctx context.Context, db *gorm.DB, consumer, id string, fn func(ctx context.Context) error) (duplicate bool, err error) {
 	if consumer == "" { // a Config would take it for the default
 		return false, &KeyError{Part: partConsumer, Err: ErrNoConsumer}

@@ -56,7 +56,7 @@ func (e *ConfigError) Error() string {
 // KeyError is a message that can't be recorded. Nothing was begun. Every
 // delivery of the message fails in the same way.
 type KeyError struct {
-	// Part is "consumer" or "message id".
+	// Part is "consumer", "message id" or "stream".
 	Part  string
 	Value string
 	// Err is ErrNoConsumer, ErrNoMessageID, ErrKeyTooLong or ErrKeyText.

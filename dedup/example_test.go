@@ -69,5 +69,5 @@ func Example() {
 	// Output:
 	// reserving for order-1
 	// reservations: 1
-	// {Committed:1 Duplicates:1 Failed:0}
+	// {Committed:1 Duplicates:1 Failed:0 Stale:0 Late:0 Gaps:0}
 }

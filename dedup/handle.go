@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,34 +14,75 @@ import (
 	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
-// handle runs the handler unless the message is a duplicate.
-func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (duplicate bool, err error) {
+// handle runs the handler unless the message is a duplicate, or stale. It returns what to count.
+func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (outcome *atomic.Uint64, err error) {
 	ctx := msg.Context()
 	k, err := d.keyOf(msg)
 	if err != nil {
-		return false, err
+		return &d.failed, err
 	}
-	return d.once(ctx, k, msg, func(tx *transaction, inside context.Context) error {
-		msg.SetContext(gormoutbox.WithDefaultHeaders(inside, carriedOn(msg, k)))
-		// Retry and PoisonQueue outside would otherwise see a finished transaction,
-		// or the dead context that a Timeout inside leaves behind.
-		defer msg.SetContext(ctx)
-		reason := msg.Metadata.Get(reasonPoisoned)
-		produced, err := h(msg)
-		if err != nil {
-			return err
+	p, err := d.placeOf(msg)
+	if err != nil {
+		return &d.failed, err
+	}
+	for force := false; ; {
+		late := false
+		duplicate, err := d.once(ctx, k, msg, func(tx *transaction, inside context.Context) (err error) {
+			if p != (place{}) {
+				if late, err = d.arrange(ctx, tx, k, p, force); late || err != nil {
+					return err
+				}
+			}
+			return d.run(inside, tx, k, msg, h)
+		})
+		if gap, ok := errors.AsType[*GapError](err); ok && !force {
+			come, err := d.hold(ctx, k, gap)
+			if err != nil {
+				return &d.failed, err
+			}
+			force = !come
+			continue
 		}
-		if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
-			return errPoisonedInside(message.HandlerNameFromCtx(ctx))
+		switch {
+		case err != nil:
+			return &d.failed, err
+		case p != (place{}):
+			d.held.Delete(k)
 		}
-		if acked(msg) {
-			d.toldEarly(ctx, k)
+		switch {
+		case duplicate:
+			return &d.duplicates, nil
+		case late:
+			return &d.stale, nil
 		}
-		if len(produced) == 0 {
-			return nil
-		}
-		return d.output(tx, msg, k, produced) //nolint:contextcheck // the message has it
-	})
+		return &d.committed, nil
+	}
+}
+
+// run runs the handler in the transaction.
+//
+//nolint:contextcheck // the message has its context of before again
+func (d *Deduplicator) run(inside context.Context, tx *transaction, k key, msg *message.Message, h message.HandlerFunc) error {
+	ctx := msg.Context()
+	msg.SetContext(gormoutbox.WithDefaultHeaders(inside, carriedOn(msg, k)))
+	// Retry and PoisonQueue outside would otherwise see a finished transaction,
+	// or the dead context that a Timeout inside leaves behind.
+	defer msg.SetContext(ctx)
+	reason := msg.Metadata.Get(reasonPoisoned)
+	produced, err := h(msg)
+	if err != nil {
+		return err
+	}
+	if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
+		return errPoisonedInside(message.HandlerNameFromCtx(ctx))
+	}
+	if acked(msg) {
+		d.toldEarly(ctx, k)
+	}
+	if len(produced) == 0 {
+		return nil
+	}
+	return d.output(tx, msg, k, produced)
 }
 
 // toldEarly tells once that messages are acked before they are committed. They are handled all the same: a refusal would lose them now.
@@ -94,13 +136,17 @@ func (d *Deduplicator) recordedBefore(ctx context.Context, k key) bool {
 	if !d.repeated.Load() {
 		return false
 	}
-	pool := d.db.Statement.ConnPool
-	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok { // see transaction.raw
-		pool = prepared.ConnPool
-	}
-	found, err := exists(ctx, pool, d.sql.exists, k.consumer, k.id)
+	found, err := exists(ctx, plainPool(d.db), d.sql.exists, k.consumer, k.id)
 	d.repeated.Store(found && err == nil)
 	return found && err == nil
+}
+
+// plainPool is the pool behind GORM's cache of prepared statements, see transaction.raw.
+func plainPool(db *gorm.DB) gorm.ConnPool {
+	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtDB); ok {
+		return prepared.ConnPool
+	}
+	return db.Statement.ConnPool
 }
 
 func (d *Deduplicator) skipped(ctx context.Context, k key) {

@@ -13,6 +13,7 @@ import (
 const (
 	partConsumer  = "consumer"
 	partMessageID = "message id"
+	partStream    = "stream"
 )
 
 // key is what the primary key of the table holds.

@@ -31,6 +31,8 @@ func must(f fs.FS, err error) fs.FS {
 const (
 	suffixIndex  = "_processed_at"
 	suffixSchema = "_schema"
+	// suffixSequences is that of the table of streams, see Sequence.
+	suffixSequences = "_sequences"
 )
 
 // Migrate creates or updates the table with the default name. Processes that call it
@@ -79,14 +81,18 @@ func setFor(d dialect.Dialect, table string) migrate.Set {
 		FS:           Migrations,
 		VersionTable: table + suffixSchema,
 		Rename: map[string]string{
-			DefaultTable:                table,
-			DefaultTable + suffixIndex:  index,
-			DefaultTable + suffixSchema: table + suffixSchema,
+			DefaultTable:                   table,
+			DefaultTable + suffixIndex:     index,
+			DefaultTable + suffixSchema:    table + suffixSchema,
+			DefaultTable + suffixSequences: table + suffixSequences,
 		},
 		Tables: []migrate.Table{{
 			Name:    table,
 			Columns: []string{columnConsumer, columnEventID, "processed_at"},
 			Indexes: map[string][]string{"postgres": {index}, "mysql": {index}, "sqlite": {index}},
+		}, {
+			Name:    table + suffixSequences,
+			Columns: []string{columnConsumer, "stream", "number", "updated_at"},
 		}},
 		Verify: func(ctx context.Context, d dialect.Dialect, q dialect.Queryer) ([]string, error) {
 			return verifyKey(ctx, d, q, table)

@@ -47,17 +47,17 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 		check := func() []string { t.Helper(); return problems(t, dedup.Check(t.Context(), db)) }
 		run := func(statement string) { t.Helper(); require.NoError(t, db.Exec(statement).Error) }
 
-		assert.Equal(t, []string{"table processed_events is missing"}, check())
+		assert.Equal(t, []string{"table processed_events is missing", "table processed_events_sequences is missing"}, check())
 
 		require.NoError(t, dedup.Migrate(t.Context(), db))
 		require.NoError(t, dedup.Check(t.Context(), db))
 
-		run("UPDATE processed_events_schema SET version = 99")
-		assert.Equal(t, []string{"processed_events_schema says version 99 and this code knows up to 1: update the library"}, check())
+		run("UPDATE processed_events_schema SET version = 99 WHERE version = 2")
+		assert.Equal(t, []string{"processed_events_schema says version 99 and this code knows up to 2: update the library"}, check())
 		assert.Equal(t, check(), problems(t, dedup.Migrate(t.Context(), db)))
 		run("DELETE FROM processed_events_schema")
-		assert.Equal(t, []string{"processed_events_schema says version 0 and this code needs 1"}, check())
-		run("INSERT INTO processed_events_schema (version) VALUES (1)")
+		assert.Equal(t, []string{"processed_events_schema says version 0 and this code needs 2"}, check())
+		run("INSERT INTO processed_events_schema (version) VALUES (1), (2)")
 		require.NoError(t, dedup.Check(t.Context(), db))
 
 		if env.Name == "mariadb" {
@@ -121,7 +121,7 @@ func TestConfiguredTable(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, 1, distinct(t, d, []string{"m1"}), table)
 		}
-		assert.Equal(t, []string{"table processed_events is missing"}, problems(t, dedup.Check(t.Context(), db)))
+		assert.Equal(t, []string{"table processed_events is missing", "table processed_events_sequences is missing"}, problems(t, dedup.Check(t.Context(), db)))
 	})
 }
 
@@ -130,7 +130,7 @@ func TestMigrationsAreExported(t *testing.T) {
 	for _, dialect := range []string{"postgres", "mysql", "sqlite"} {
 		names, err := fs.Glob(dedup.Migrations, dialect+"/*.sql")
 		require.NoError(t, err)
-		assert.Equal(t, []string{dialect + "/0001_processed_events.sql"}, names)
+		assert.Equal(t, []string{dialect + "/0001_processed_events.sql", dialect + "/0002_sequences.sql"}, names)
 	}
 }
 

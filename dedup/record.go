@@ -14,7 +14,11 @@ import (
 )
 
 // statements are those that the middleware runs, and those of Purge.
-type statements struct{ insert, exists, alone, purge string }
+type statements struct {
+	insert, exists, alone, purge string
+
+	sequence sequenceStatements
+}
 
 // insertForms insert a record or affect no row.
 //
@@ -35,14 +39,17 @@ var insertForms = map[string]string{
 const existsForm = `SELECT 1 FROM {table} WHERE consumer = ? AND event_id = ?`
 
 func statementsFor(d dialect.Dialect, table string, retention time.Duration) statements {
-	r := strings.NewReplacer("{table}", d.Quote(table), "{now}", d.Now(), "{old}", d.NowPlus(-retention), "{n}", strconv.Itoa(purgeRows))
+	r := strings.NewReplacer("{table}", d.Quote(table), "{now}", d.Now(), "{old}", d.NowPlus(-retention), "{n}", strconv.Itoa(purgeRows),
+		"{streams}", d.Quote(table+suffixSequences))
 	// Replaced after Rebind, which must not look for "?" in the table's name.
-	return statements{
+	s := statements{
 		insert: r.Replace(d.Rebind(insertForms[d.Name()])),
 		exists: r.Replace(d.Rebind(existsForm)),
 		alone:  "SELECT version FROM " + d.Quote(table+suffixSchema) + " WHERE version = 1" + d.SkipLocked(),
 		purge:  r.Replace(purgeForms[d.Name()]),
 	}
+	s.addSequences(d.Name(), d.Rebind, r, d.ForUpdate())
+	return s
 }
 
 // record inserts the record and tells whether it is new. It waits for another

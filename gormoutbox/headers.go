@@ -8,7 +8,7 @@ import (
 )
 
 // Names of the headers (Watermill's metadata) that every event carries or may
-// carry. All but the last four are reserved: they are set by this module, and a
+// carry. All but the last five are reserved: they are set by this module, and a
 // user's header of that name is an error when the event is saved.
 const (
 	HeaderAggregateType = "aggregate_type"
@@ -39,6 +39,9 @@ const (
 	// HeaderTraceParent and HeaderTraceState are those of W3C Trace Context.
 	HeaderTraceParent = "traceparent"
 	HeaderTraceState  = "tracestate"
+	// HeaderSequence is the number of an event among those of its aggregate, if the producer gives it one: they go up by one, under a lock of the
+	// aggregate. Consumers look at it with dedup.Sequence.
+	HeaderSequence = "aggregate_sequence"
 )
 
 // watermillUUIDHeader is where watermill-kafka puts the message id; it refuses a message that has it already.

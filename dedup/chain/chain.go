@@ -143,7 +143,8 @@ func retries(own *middleware.Retry) (handler, database middleware.Retry) {
 
 // unavailable says that the message was not handled because of something else than its handler.
 func unavailable(err error) bool {
-	return errors.Is(err, dedup.ErrDatabase) || errors.Is(err, dedup.ErrBusy)
+	_, held := errors.AsType[*dedup.GapError](err)
+	return held || errors.Is(err, dedup.ErrDatabase) || errors.Is(err, dedup.ErrBusy)
 }
 
 // stays says whether the message would fail in the same way each time.
@@ -152,6 +153,9 @@ func stays(err error) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*dedup.SequenceError](err); ok {
 		return true
 	}
 	return errors.Is(err, dedup.ErrProducedMessages) || errors.Is(err, dedup.ErrNested)
@@ -163,10 +167,10 @@ func IsPoison(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	if _, ok := errors.AsType[*dedup.OrderError](err); ok {
+	if _, ok := errors.AsType[*dedup.OrderError](err); ok || unavailable(err) {
 		return false
 	}
-	for _, other := range []error{context.Canceled, dedup.ErrBusy, dedup.ErrDatabase, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
+	for _, other := range []error{context.Canceled, driver.ErrBadConn, sql.ErrConnDone, net.ErrClosed} {
 		if errors.Is(err, other) {
 			return false
 		}

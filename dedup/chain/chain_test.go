@@ -216,15 +216,17 @@ func TestInstallRefuses(t *testing.T) {
 func TestIsPoison(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		errHandler:                    true,
-		context.DeadlineExceeded:      true, // a handler that always takes too long
-		context.Canceled:              false,
-		dedup.ErrBusy:                 false,
-		dedup.ErrDatabase:             false,
-		driver.ErrBadConn:             false,
-		&net.OpError{Err: errHandler}: false,
-		&dedup.OrderError{}:           false,
-		dedup.ErrNoMessageID:          true,
+		errHandler:                            true,
+		context.DeadlineExceeded:              true, // a handler that always takes too long
+		context.Canceled:                      false,
+		dedup.ErrBusy:                         false,
+		dedup.ErrDatabase:                     false,
+		driver.ErrBadConn:                     false,
+		&net.OpError{Err: errHandler}:         false,
+		&dedup.OrderError{}:                   false,
+		&dedup.GapError{}:                     false,
+		&dedup.SequenceError{Err: errHandler}: true,
+		dedup.ErrNoMessageID:                  true,
 	} {
 		assert.Equal(t, want, chain.IsPoison(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
