@@ -78,7 +78,7 @@ type Config struct {
 	// the time that a closing router waits for its handlers by default.
 	CommitTimeout time.Duration
 
-	// LockTimeout is how long a delivery waits for another one of the same message whose handler still runs. Then it
+	// LockTimeout is how long a delivery waits for another one of the same message, and then for another message of its stream, whose handler still runs. Then it
 	// returns ErrBusy, and comes again. The wait ends by closing the connection, as contexts do. Defaults to DefaultLockTimeout; NoLimit means
 	// that only the message's context ends it.
 	LockTimeout time.Duration

@@ -83,6 +83,7 @@ func (d *Deduplicator) Stats() Stats {
 //     be unknown then, but the next delivery finds out.
 //  7. The message has its old context again on return, in all cases.
 //  8. If h is a middleware of Watermill that must not stand inside of this one, every message returns an *OrderError before anything is begun.
+//  9. With Config.Sequence, a message may be recorded without its handler, since it is late, or return a *GapError or a *SequenceError.
 //
 // The handler must not commit or roll back the transaction itself.
 func (d *Deduplicator) Middleware(h message.HandlerFunc) message.HandlerFunc {

@@ -43,9 +43,9 @@
 //
 // Package chain installs them in this order, and [CheckOrder] recognises harmful ones.
 // IgnoreErrors belongs outside, like PoisonQueue. InstantAck and handlers that
-// ack by themselves give the message away before the commit. Errors of type
-// [KeyError], and [ErrProducedMessages] and [ErrNested], don't go away by
-// retrying: leave them out with Retry.ShouldRetry. Middlewares of a handler that
+// ack by themselves give the message away before the commit. Errors of types
+// [KeyError] and [SequenceError], and [ErrProducedMessages] and [ErrNested], don't go away by
+// retrying: leave them out with Retry.ShouldRetry. [ErrDatabase], [ErrBusy] and [GapError] are not the message's fault: keep them from PoisonQueue. Middlewares of a handler that
 // are added before those of the router stand outside of them; add dedup in one
 // place only ([ErrNested] tells when it is there twice).
 //
@@ -66,6 +66,11 @@
 //
 // A handler may also publish through a watermilladapter.Publisher with the message's context, and so may Watermill's EventBus and
 // CommandBus: that is the same transaction.
+//
+// # Sequence numbers
+//
+// With [Config].Sequence the middleware looks at the numbers of an aggregate's events: late ones are skipped or handled, and those behind a gap are told, or held for a
+// time until the missing ones have come.
 //
 // # Databases
 //

@@ -22,8 +22,9 @@ var (
 		"on the router and on the handler for example; remove one")
 	// ErrProducedMessages is returned when the handler returned messages that could not be taken into the outbox; see ProducedMessagesError.
 	ErrProducedMessages = errors.New("dedup: the handler returned messages")
-	// ErrBusy is returned when another delivery of the message was still being handled after Config.LockTimeout.
-	ErrBusy = errors.New("dedup: another delivery of the message is still being handled after Config.LockTimeout")
+	// ErrBusy is returned when another delivery of the message, or another message of its stream (Config.Sequence), was still being handled
+	// after Config.LockTimeout.
+	ErrBusy = errors.New("dedup: another delivery of the message, or a message of its stream, is still being handled after Config.LockTimeout")
 	// ErrEndedByHandler is returned when the handler has committed or rolled back the transaction of the middleware. If it has committed, the
 	// next delivery is a duplicate, and messages that the handler returned are lost.
 	ErrEndedByHandler = errors.New("dedup: the handler has ended the transaction by itself: leave Commit and Rollback of dedup.Tx to the middleware, and return an error to roll back")

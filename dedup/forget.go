@@ -15,6 +15,8 @@ import (
 //
 // What a handler returns for such a message has the ids that it had before (OutputID), so events that are still in the outbox are not
 // published again; those that it makes by a publisher or by gormoutbox.Append have new ones.
+//
+// How far streams have come (Config.Sequence) is not forgotten: what comes again is late there, and is skipped unless Sequence.Late is ApplyLate.
 func Forget(ctx context.Context, db *gorm.DB, consumer string, ids ...string) (int64, error) {
 	return forget(ctx, db, DefaultTable, consumer, ids)
 }

@@ -108,10 +108,14 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	}
 	defer tx.end(ctx) // rolls back what is not committed, after a panic too
 
-	fresh, err := d.recordInTime(ctx, tx, k)
+	var fresh bool
+	err = d.inTime(ctx, k, func(ctx context.Context) (err error) {
+		fresh, err = d.record(ctx, tx.raw(), k)
+		return err
+	})
 	if err != nil {
 		tx.end(ctx) // the pool may have one connection
-		return false, &databaseError{d.explain(ctx, err)}
+		return false, aboutDatabase(d.explain(ctx, err))
 	}
 	if !fresh {
 		d.repeated.Store(true)
@@ -123,7 +127,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	if err := fn(tx, gormoutbox.WithTx(context.WithValue(ctx, sessionKey{}, s), tx.db)); err != nil {
 		// A driver also breaks the connection when the message's context ends. That is the handler's doing, which took too long.
 		if tx.end(ctx) && ctx.Err() == nil {
-			err = &databaseError{err}
+			err = aboutDatabase(err)
 		}
 		return false, err
 	}
@@ -153,20 +157,20 @@ func (d *Deduplicator) skipped(ctx context.Context, k key) {
 	d.config.Logger.DebugContext(ctx, "duplicate message skipped", slog.String("consumer", k.consumer), slog.String("message_id", k.id))
 }
 
-// recordInTime is record that waits for another delivery of the same message no longer than the config allows.
-func (d *Deduplicator) recordInTime(ctx context.Context, tx *transaction, k key) (fresh bool, err error) {
+// inTime runs fn, which waits for others that handle the same message, or one of its stream, no longer than the config allows.
+func (d *Deduplicator) inTime(ctx context.Context, k key, fn func(ctx context.Context) error) error {
 	limited := ctx
 	if d.config.LockTimeout != NoLimit {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, d.config.LockTimeout, ErrBusy)
 		defer cancel()
 	}
-	fresh, err = d.record(limited, tx.raw(), k)
+	err := fn(limited)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), ErrBusy) {
 		// Without context.DeadlineExceeded in the chain, which is the message's.
-		return false, fmt.Errorf("%w (%s): %v: %v", ErrBusy, d.config.LockTimeout, k, err) //nolint:errorlint // see above
+		return fmt.Errorf("%w (%s): %v: %v", ErrBusy, d.config.LockTimeout, k, err) //nolint:errorlint // see above
 	}
-	return fresh, err
+	return err
 }
 
 // explainTimeout bounds the look at the table after a record could not be written.

@@ -14,6 +14,14 @@ type databaseError struct{ error }
 // Unwrap returns the error and ErrDatabase.
 func (e *databaseError) Unwrap() []error { return []error{e.error, ErrDatabase} }
 
+// aboutDatabase makes an error of our own statements ErrDatabase, unless it says that others are at work.
+func aboutDatabase(err error) error {
+	if errors.Is(err, ErrBusy) {
+		return err
+	}
+	return &databaseError{err}
+}
+
 // invalidConnection is the text of go-sql-driver/mysql's error for a connection that has broken, which is of no type of its own.
 const invalidConnection = "invalid connection"
 

@@ -136,12 +136,17 @@ func (s *statements) addSequences(name string, bind func(string) string, r *stri
 }
 
 // arrange finds out whether the turn of a message has come, and moves its stream on. It is late if the handler must not run.
-// Streams of one consumer are locked by the transaction, so that their messages take turns.
+// The transaction locks the stream, so that its messages take turns.
 func (d *Deduplicator) arrange(ctx context.Context, tx *transaction, k key, p place, force bool) (late bool, err error) {
-	reached, known, err := d.advance(ctx, tx.raw(), k, p)
+	var reached int64
+	var known bool
+	err = d.inTime(ctx, k, func(ctx context.Context) (err error) {
+		reached, known, err = d.reach(ctx, tx.raw(), k, p)
+		return err
+	})
 	switch {
 	case err != nil:
-		return false, &databaseError{fmt.Errorf("dedup: stream %q of consumer %q: %w", p.stream, k.consumer, err)}
+		return false, aboutDatabase(fmt.Errorf("dedup: stream %q of consumer %q: %w", p.stream, k.consumer, err))
 	case !known:
 		return false, nil
 	case p.number <= reached:
@@ -168,8 +173,8 @@ func (d *Deduplicator) arrange(ctx context.Context, tx *transaction, k key, p pl
 	return false, nil
 }
 
-// advance locks a stream and reads how far it has come, or begins it.
-func (d *Deduplicator) advance(ctx context.Context, pool gorm.ConnPool, k key, p place) (reached int64, known bool, err error) {
+// reach locks a stream and reads how far it has come, or begins it.
+func (d *Deduplicator) reach(ctx context.Context, pool gorm.ConnPool, k key, p place) (reached int64, known bool, err error) {
 	for range 2 { // another process may begin it at the same time
 		reached, known, err = d.reachedBy(ctx, pool, k, p)
 		if err != nil || known {

@@ -143,14 +143,45 @@ func TestHoldingEnds(t *testing.T) {
 		assert.EqualValues(t, 1, b.records(t), "nothing of it is left behind")
 
 		// With its time.
-		times := 0
-		held = func() { times++ }
+		held = func() {}
 		require.NoError(t, b.deliverNumbered(t.Context(), "a", 3, write))
-		assert.LessOrEqual(t, times, 1)
 		assert.EqualValues(t, 1, b.d.Stats().Gaps)
 		require.NoError(t, b.deliverNumbered(t.Context(), "a", 2, forbidden(t)), "it is late now")
 		assert.Equal(t, []string{"a1", "a3"}, b.handled(t))
 	})
+}
+
+// TestABusyStream: a message waits for another one of its stream no longer than LockTimeout.
+func TestABusyStream(t *testing.T) {
+	t.Parallel()
+	serverDatabases(t, func(t *testing.T, env testenv.Database) { // SQLite has one writer
+		b := setup(t, env, dedup.Config{Sequence: &dedup.Sequence{}, LockTimeout: 100 * time.Millisecond})
+		require.NoError(t, b.deliverNumbered(t.Context(), "a", 1, write))
+		require.NoError(t, b.deliverNumbered(t.Context(), "a", 2, func(msg *message.Message) error {
+			err := b.deliverNumbered(t.Context(), "a", 3, forbidden(t))
+			require.ErrorIs(t, err, dedup.ErrBusy)
+			require.NotErrorIs(t, err, dedup.ErrDatabase)
+			return write(msg)
+		}))
+		require.NoError(t, b.deliverNumbered(t.Context(), "a", 3, write))
+	})
+}
+
+// TestAStreamThatAnotherBegins: the second message of a stream finds no row of it, and can't insert one either when the first is committed.
+// (On MariaDB it waits for that row already when it looks for it.)
+func TestAStreamThatAnotherBegins(t *testing.T) {
+	t.Parallel()
+	env := testenv.Postgres(t)
+	env.DSN += "&application_name=" + t.Name()
+	b := setup(t, env, dedup.Config{Sequence: &dedup.Sequence{}})
+	second := make(chan error, 1)
+	require.NoError(t, b.deliverNumbered(t.Context(), "a", 1, func(msg *message.Message) error {
+		go func() { second <- b.deliverNumbered(t.Context(), "a", 2, write) }()
+		b.awaitLockWait(t)
+		return write(msg)
+	}))
+	require.NoError(t, <-second)
+	assert.Equal(t, []string{"a1", "a2"}, b.handled(t))
 }
 
 // TestStreamsBeginAtOnce: the first messages of a stream, at once.
@@ -161,7 +192,11 @@ func TestStreamsBeginAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 8 {
 			wg.Go(func() {
-				assert.Eventually(t, func() bool { return b.deliverNumbered(t.Context(), "a", n, write) == nil }, patience, time.Millisecond) // after deadlocks it comes again
+				if env.Name == "mariadb" { // InnoDB locks gaps before a row is there, so deadlocks are possible, and then messages come again
+					assert.Eventually(t, func() bool { return b.deliverNumbered(t.Context(), "a", n, write) == nil }, patience, time.Millisecond)
+					return
+				}
+				assert.NoError(t, b.deliverNumbered(t.Context(), "a", n, write))
 			})
 		}
 		wg.Wait()
