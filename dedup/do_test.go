@@ -150,3 +150,18 @@ func TestTheLimitIsOfTheWaitOnly(t *testing.T) {
 	}))
 	assert.EqualValues(t, 1, runs.Load())
 }
+
+// TestOneConsumersName: handlers that share a name share their records, so each message is handled by one of them.
+func TestOneConsumersName(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		b := setup(t, env, dedup.Config{})
+		other, err := dedup.New(b.db, dedup.Config{Consumer: "stock"})
+		require.NoError(t, err)
+		require.NoError(t, b.deliver(t.Context(), "m1", write))
+		_, err = other.Middleware(consumer(forbidden(t)))(message.NewMessage("m1", nil))
+		require.NoError(t, err)
+		assert.Equal(t, dedup.Stats{Duplicates: 1}, other.Stats())
+		assert.EqualValues(t, 1, b.effects(t))
+	})
+}
