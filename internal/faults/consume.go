@@ -74,16 +74,16 @@ func (r role) consume(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With(slog.Int("pid", os.Getpid()))
+	notes, err := r.openNotes()
+	if err != nil {
+		return err
+	}
+	defer notes.Close()
 	g, err := open(ctx, d, r.DSN, 2*partitions+4)
 	if err != nil {
 		return nil // stopped before it began
 	}
 	defer closePool(g)
-	notes, err := os.OpenFile(r.Notes, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer notes.Close()
 	once, err := dedup.New(g, dedup.Config{Logger: log})
 	if err != nil {
 		return err

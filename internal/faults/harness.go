@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,10 +57,13 @@ type harness struct {
 
 	relays, consumers team
 	writers           [processes]*child
+	program           string // this one with a wrong clock, if that is among the faults
 
-	mu     sync.Mutex
-	wrong  []error // what must not happen, beside what the checker finds
-	closed []func()
+	mu sync.Mutex
+	// skewed is how often program was started, and noted how often it saw that its clock is wrong.
+	skewed, noted int
+	wrong         []error // what must not happen, beside what the checker finds
+	closed        []func()
 }
 
 func (h *harness) say(format string, args ...any) {
@@ -76,8 +81,8 @@ func (h *harness) blame(err error) {
 	h.say("WRONG: %v", err)
 }
 
-// newHarness starts the servers, without relays and writers. After an error, too, close must be called.
-func newHarness(ctx context.Context, o options) (*harness, error) {
+// newHarness starts the servers, without relays and writers, for faults of the kinds. After an error, too, close must be called.
+func newHarness(ctx context.Context, o options, kinds []kind) (*harness, error) {
 	h := &harness{options: o}
 	h.teams()
 	d, err := databaseFor(o.database)
@@ -91,6 +96,11 @@ func newHarness(ctx context.Context, o options) (*harness, error) {
 	// The database's own account must get through.
 	if err := os.Chmod(h.folder, 0o755); err != nil {
 		return h, err
+	}
+	if slices.ContainsFunc(kinds, func(k kind) bool { return k.clock }) {
+		if h.program, err = buildSkewed(ctx, h.folder); err != nil {
+			return h, err
+		}
 	}
 	if err := h.startServers(ctx); err != nil {
 		return h, err
@@ -125,7 +135,7 @@ func (h *harness) teams() {
 		s := &h.relays.slots[i]
 		return role{
 			Kind: "relay", Name: name, Database: h.options.database, DSN: h.database.dsn(s.database.address()),
-			Kafka: s.kafka.address(), Lease: h.lease, Batch: i%2 == 1, Remove: h.remove, Notes: filepath.Join(h.folder, "publisher.notes"),
+			Kafka: s.kafka.address(), Lease: h.lease, Batch: i%2 == 1, Remove: h.remove, Notes: h.notes(publisherNotes), Program: h.program,
 		}
 	}
 	h.consumers = team{name: "consumer", log: log}
@@ -137,7 +147,7 @@ func (h *harness) teams() {
 		s := &h.consumers.slots[i]
 		return role{
 			Kind: "consumer", Name: name, Database: h.options.database, DSN: h.database.dsn(s.database.address()),
-			Kafka: s.kafka.address(), Lease: h.lease, Notes: filepath.Join(h.folder, "consumer.notes"),
+			Kafka: s.kafka.address(), Lease: h.lease, Notes: h.notes(consumerNotes), Program: h.program,
 			Seed: h.seed + uint64(1000*i+s.starts), //nolint:gosec // small and positive
 		}
 	}
@@ -214,6 +224,23 @@ func (h *harness) lookAfter(name string) {
 	for i, c := range h.writers {
 		again(c, func() error { return h.startWriter(i, h.seed) })
 	}
+}
+
+// In these files processes note what happened by the way.
+const (
+	publisherNotes = "publisher"
+	consumerNotes  = "consumer"
+)
+
+func (h *harness) notes(of string) string { return filepath.Join(h.folder, of+".notes") }
+
+// readNotes returns what was noted.
+func (h *harness) readNotes(of string) ([]byte, error) {
+	notes, err := os.ReadFile(h.notes(of))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noted += bytes.Count(notes, []byte(noteOfClock))
+	return notes, err
 }
 
 func (h *harness) journal(process int) string {

@@ -4,10 +4,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/gormoutbox/outbox/dedup"
@@ -55,8 +52,8 @@ func (h *harness) judgeHops() (*hops, error) {
 			}
 		}
 	}
-	notes, err := os.ReadFile(filepath.Join(h.folder, "consumer.notes"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	notes, err := h.readNotes(consumerNotes)
+	if err != nil {
 		return nil, err
 	}
 	result.duplicates, result.nacked = bytes.Count(notes, []byte("duplicate\n")), bytes.Count(notes, []byte("nacked\n"))

@@ -16,33 +16,36 @@ type kind struct {
 	// relays is how many relays may publish once more what they had in flight; it bounds the duplicates of a Crash.
 	relays int
 	happen happening
+	clock  bool // needs a program with a wrong clock
 }
 
 // kinds are all of them.
 var kinds = []kind{
-	{"relay killed", relaytest.Crash, 1, one(theRelays, killOne)},
-	{"relay frozen for 3 leases", relaytest.Crash, 1, one(theRelays, freezeOne)},
-	{"relays restarted one by one", relaytest.Graceful, 0, restartAll(theRelays)},
-	{"relay joins and leaves", relaytest.Graceful, 0, join(theRelays)},
-	{"writers killed", relaytest.Graceful, 0, killWriters},
-	{"database killed", relaytest.Crash, relays, killDatabase},
-	{"sessions terminated", relaytest.Crash, relays, killSessions},
-	{"broker killed", relaytest.Crash, relays, killKafka},
-	{"broker cut off", relaytest.Crash, relays, onProxies(viaKafka, cutOff)},
-	{"broker silent", relaytest.Crash, relays, onProxies(viaKafka, silence)},
-	{"broker slow", relaytest.Graceful, 0, onProxies(viaKafka, delays)},
-	{"database cut off", relaytest.Crash, relays, onProxies(viaDatabase, cutOff)},
-	{"database silent", relaytest.Crash, relays, onProxies(viaDatabase, silence)},
-	{"database slow", relaytest.Graceful, 0, onProxies(viaDatabase, delays)},
+	{"relay killed", relaytest.Crash, 1, one(theRelays, killOne), false},
+	{"relay frozen for 3 leases", relaytest.Crash, 1, one(theRelays, freezeOne), false},
+	{"relays restarted one by one", relaytest.Graceful, 0, restartAll(theRelays), false},
+	{"relay joins and leaves", relaytest.Graceful, 0, join(theRelays), false},
+	{"relay's clock hours off", relaytest.Graceful, 0, one(theRelays, clockOff), true},
+	{"writers killed", relaytest.Graceful, 0, killWriters, false},
+	{"database killed", relaytest.Crash, relays, killDatabase, false},
+	{"sessions terminated", relaytest.Crash, relays, killSessions, false},
+	{"broker killed", relaytest.Crash, relays, killKafka, false},
+	{"broker cut off", relaytest.Crash, relays, onProxies(viaKafka, cutOff), false},
+	{"broker silent", relaytest.Crash, relays, onProxies(viaKafka, silence), false},
+	{"broker slow", relaytest.Graceful, 0, onProxies(viaKafka, delays), false},
+	{"database cut off", relaytest.Crash, relays, onProxies(viaDatabase, cutOff), false},
+	{"database silent", relaytest.Crash, relays, onProxies(viaDatabase, silence), false},
+	{"database slow", relaytest.Graceful, 0, onProxies(viaDatabase, delays), false},
 }
 
 // consumerKinds are those of consumers. None may make a relay publish anything twice.
 var consumerKinds = []kind{
-	{"consumer killed after commit", relaytest.Graceful, 0, one(theConsumers, killAfterCommit)},
-	{"consumer killed", relaytest.Graceful, 0, one(theConsumers, killOne)},
-	{"consumer frozen for 3 leases", relaytest.Graceful, 0, one(theConsumers, freezeOne)},
-	{"consumers restarted one by one", relaytest.Graceful, 0, restartAll(theConsumers)},
-	{"consumer joins and leaves", relaytest.Graceful, 0, join(theConsumers)},
+	{"consumer killed after commit", relaytest.Graceful, 0, one(theConsumers, killAfterCommit), false},
+	{"consumer killed", relaytest.Graceful, 0, one(theConsumers, killOne), false},
+	{"consumer frozen for 3 leases", relaytest.Graceful, 0, one(theConsumers, freezeOne), false},
+	{"consumer's clock hours off", relaytest.Graceful, 0, one(theConsumers, clockOff), true},
+	{"consumers restarted one by one", relaytest.Graceful, 0, restartAll(theConsumers), false},
+	{"consumer joins and leaves", relaytest.Graceful, 0, join(theConsumers), false},
 }
 
 func theRelays(h *harness) *team { return &h.relays }

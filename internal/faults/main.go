@@ -17,8 +17,7 @@
 // The seed decides what fails and how long; when exactly is up to the machine. The report is
 // a Markdown table. The command fails if a promise was broken, and then leaves its folder with all logs.
 //
-// Clocks that differ between processes are not among the faults: nothing on a machine without
-// libfaketime can do that to one process, and a relay takes times from the database's clock and from its own monotonic one.
+// For processes whose clocks are hours off it builds itself once more, with another time.Now, so it must run where Go can build it.
 package main
 
 import (

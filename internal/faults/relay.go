@@ -36,16 +36,16 @@ func (r role) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	notes, err := r.openNotes()
+	if err != nil {
+		return err
+	}
+	defer notes.Close()
 	g, err := open(ctx, d, r.DSN, 10)
 	if err != nil {
 		return nil // stopped before it began
 	}
 	defer closePool(g)
-	notes, err := os.OpenFile(r.Notes, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer notes.Close()
 	f := &flaky{notes: notes, slow: r.Lease * 3 / 2, tries: map[string]int{}}
 	var publisher message.Publisher = &single{flaky: f, publisher: inner}
 	if r.Batch {

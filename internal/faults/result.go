@@ -63,8 +63,8 @@ func (h *harness) judge(steps []step, took time.Duration) (*result, error) {
 			h.blame(fmt.Errorf("%s caused %d duplicates, but no more than %d can have been in flight", s.Name, s.duplicates, most))
 		}
 	}
-	notes, err := os.ReadFile(filepath.Join(h.folder, "publisher.notes"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	notes, err := h.readNotes(publisherNotes)
+	if err != nil {
 		return nil, err
 	}
 	r.poison, r.slow = bytes.Count(notes, []byte("poison")), bytes.Count(notes, []byte("slow"))
@@ -72,6 +72,9 @@ func (h *harness) judge(steps []step, took time.Duration) (*result, error) {
 		if r.hops, err = h.judgeHops(); err != nil {
 			return nil, err
 		}
+	}
+	if h.noted < h.skewed {
+		h.blame(fmt.Errorf("%d processes were started with a wrong clock, and %d had one", h.skewed, h.noted))
 	}
 	r.wrong = h.wrong
 	return r, nil

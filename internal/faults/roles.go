@@ -32,7 +32,10 @@ type role struct {
 	// Of relays and consumers.
 	Kafka string // address of the proxy through which the broker is reached, whatever address it gives
 	Lease time.Duration
-	Notes string // file that counts what happened by the way
+	Notes string        // file that counts what happened by the way
+	Clock time.Duration // by how much the clock is wrong
+	// Program is run with a wrong clock.
+	Program string `json:"-"`
 
 	// Of relays.
 	Batch  bool // publishes whole batches
@@ -46,18 +49,21 @@ type role struct {
 
 func isRole() bool { return os.Getenv(roleVariable) != "" }
 
-// command runs this program in the role.
+// command runs this program in the role, or the other one if the clock is wrong.
 func (r role) command() (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	program := r.Program
+	if r.Clock == 0 {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self) //nolint:noctx // it is ended by signals
-	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
+	cmd := exec.Command(program) //nolint:noctx // it is ended by signals
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+string(text)), r.environment()...)
 	return cmd, nil
 }
 

@@ -38,7 +38,7 @@ func run(ctx context.Context, o options) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHarness(ctx, o)
+	h, err := newHarness(ctx, o, kinds)
 	var r *result
 	if err == nil {
 		r, err = h.run(ctx, kinds)

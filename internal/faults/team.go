@@ -28,7 +28,8 @@ type slot struct {
 	database, kafka *proxy
 	process         *child
 	starts          int
-	busy            bool // some fault has it
+	clock           time.Duration // by how much that of its process is wrong
+	busy            bool          // some fault has it
 }
 
 // take reserves a random slot of those that always run, so that two faults do not have the same one; -1 if there is none.
@@ -55,6 +56,7 @@ func (t *team) start(i int) error {
 	s := &t.slots[i]
 	s.starts++
 	r := t.role(i, fmt.Sprintf("%s%d-%d", t.name, i, s.starts))
+	r.Clock = s.clock
 	cmd, err := r.command()
 	if err != nil {
 		return err

@@ -10,16 +10,17 @@ import (
 	"github.com/eapache/go-resiliency/breaker"
 )
 
-// permanent are errors that an attempt with the same message and the same broker will repeat.
+// permanent are errors that an attempt with the same message and the same broker will repeat. A timestamp that is refused is
+// not among them: this process gives it for all messages, and its clock may be wrong (message.timestamp.after.max.ms is an hour since Kafka 4.0).
 var permanent = []error{
 	sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidMessageSize,
-	sarama.ErrInvalidRecord, sarama.ErrInvalidTimestamp, sarama.ErrInvalidTopic, sarama.ErrInvalidPartition,
+	sarama.ErrInvalidRecord, sarama.ErrInvalidTopic, sarama.ErrInvalidPartition,
 	sarama.ErrTopicAuthorizationFailed, sarama.ErrClusterAuthorizationFailed, sarama.ErrTransactionalIDAuthorizationFailed,
 	sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedCompressionType, sarama.ErrPolicyViolation,
 	sarama.ErrInvalidRequiredAcks,
 }
 
-// suspicious are those among them that concern a whole record batch, though
+// suspicious are errors that concern a whole record batch, though
 // one message of it may be the cause.
 var suspicious = []error{
 	sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidMessageSize,

@@ -40,6 +40,7 @@ func TestClassification(t *testing.T) {
 		"invalid topic":           {sarama.ErrInvalidTopic, permanent},
 		"topic authorization":     {sarama.ErrTopicAuthorizationFailed, permanent},
 		"cluster authorization":   {sarama.ErrClusterAuthorizationFailed, permanent},
+		"timestamp":               {sarama.ErrInvalidTimestamp, neither},
 		"invalid record":          {sarama.ErrInvalidRecord, permanent},
 		"encoding":                {sarama.PacketEncodingError{Info: "x"}, permanent},
 		"no broker":               {sarama.ErrOutOfBrokers, outage},
