@@ -110,11 +110,14 @@ func TestConcurrentDeliveriesHaveOneEffect(t *testing.T) {
 	})
 }
 
+const waitingOnPostgres = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = current_setting('application_name')`
+
 // waiting are queries for the number of inserts of this database that wait for a lock. MariaDB's
 // innodb_trx is a cache, which isn't refreshed while it is polled, so an insert that takes long is taken to wait.
 var waiting = map[string]string{
-	"postgres": `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = current_setting('application_name')`,
-	"mariadb":  `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT IGNORE%' AND time_ms > 300`,
+	"postgres":   waitingOnPostgres,
+	"postgres18": waitingOnPostgres,
+	"mariadb":    `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT IGNORE%' AND time_ms > 300`,
 }
 
 // serverDatabases runs fn on the databases that have more than one writer.

@@ -29,46 +29,7 @@ func partitionTable(t testing.TB, g *gorm.DB, size int) {
 	text, err := os.ReadFile("../docs/postgres_partitions.sql")
 	require.NoError(t, err)
 	script := strings.Replace(string(text), `SELECT "outbox_events_extend"();`, fmt.Sprintf(`SELECT "outbox_events_extend"(%d, 3);`, size), 1)
-	pool, err := g.DB()
-	require.NoError(t, err)
-	conn, err := pool.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	tx, err := conn.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer tx.Rollback()
-	for _, stmt := range statements(script) {
-		_, err := tx.ExecContext(t.Context(), stmt)
-		require.NoError(t, err, stmt)
-	}
-	require.NoError(t, tx.Commit())
-}
-
-// statements cuts a file at ";" at the end of a line, outside of $$ quotes.
-func statements(script string) (out []string) {
-	var b strings.Builder
-	quoted := false
-	for line := range strings.Lines(script) {
-		if strings.Count(line, "$$")%2 == 1 {
-			quoted = !quoted
-		}
-		b.WriteString(line)
-		if !quoted && strings.HasSuffix(strings.TrimSpace(line), ";") {
-			out = append(out, b.String())
-			b.Reset()
-		}
-	}
-	return out
-}
-
-func eachPostgres(t *testing.T, fn func(t *testing.T, db testenv.Database)) {
-	t.Helper()
-	for name, make := range map[string]func(testing.TB) testenv.Database{"postgres": testenv.Postgres, "postgres18": testenv.Postgres18} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, make(t))
-		})
-	}
+	testenv.RunScript(t, g, script)
 }
 
 func call(t testing.TB, g *gorm.DB, query string, args ...any) (out sql.NullString) {
@@ -81,7 +42,7 @@ func call(t testing.TB, g *gorm.DB, query string, args ...any) (out sql.NullStri
 // other, extending, retries, replay, another number of partitions, and dropping whole ranges.
 func TestPartitionedTable(t *testing.T) {
 	t.Parallel()
-	eachPostgres(t, func(t *testing.T, db testenv.Database) {
+	testenv.EachPostgres(t, func(t *testing.T, db testenv.Database) {
 		g := open(t, db)
 		pub := newRecorder()
 		add(t, g, series("k", "k", 30)...)
@@ -154,7 +115,7 @@ func TestPartitionedTable(t *testing.T) {
 // TestOrderInAPartitionedTable is TestOrderWithLateCommits over twenty ranges.
 func TestOrderInAPartitionedTable(t *testing.T) {
 	t.Parallel()
-	eachPostgres(t, func(t *testing.T, db testenv.Database) {
+	testenv.EachPostgres(t, func(t *testing.T, db testenv.Database) {
 		g := openPartitioned(t, db, orderEvents/20)
 		_ = call(t, g, "SELECT outbox_events_extend(?, 25)", orderEvents/20)
 		orderWithLateCommits(t, db, g)
@@ -165,7 +126,7 @@ func TestOrderInAPartitionedTable(t *testing.T) {
 // TestPartitionedTableWithoutRanges: nobody extends. Nothing fails and nothing is late; later ranges stand behind the default one.
 func TestPartitionedTableWithoutRanges(t *testing.T) {
 	t.Parallel()
-	eachPostgres(t, func(t *testing.T, db testenv.Database) {
+	testenv.EachPostgres(t, func(t *testing.T, db testenv.Database) {
 		g := openPartitioned(t, db, 10)
 		pub := newRecorder()
 		add(t, g, series("k", "k", 100)...)
