@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -47,11 +48,14 @@ type MessageIDFunc func(*message.Message) (string, error)
 // Config configures a Deduplicator. The zero value is ready to use.
 type Config struct {
 	// Consumer is the name under which messages are recorded: each consumer
-	// handles a message once. Set it if the handler may be renamed, since under a
-	// new name it would handle old messages again; but not if several handlers
-	// share the Deduplicator, or only one of them would see each message.
+	// handles a message once. Don't set it if several handlers
+	// share the Deduplicator, or only one of them would see each message; for handlers that were renamed there is Renamed.
 	// At most 255 bytes. Defaults to the name of the router's handler.
 	Consumer string
+
+	// Renamed are the names under which handlers recorded their messages before they were renamed, by the names that they have
+	// now. Under its new name a handler would handle old messages again. Give the old name to no other handler. Defaults to none.
+	Renamed map[string]string
 
 	// Table is the table of the records, schema-qualified if need be. At most 50
 	// bytes without the schema. Defaults to DefaultTable.
@@ -149,6 +153,7 @@ func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
 			fail("Consumer", fmt.Sprintf("the name is longer than %d bytes or not text", MaxKeyLength), "choose a short, printable name")
 		}
 	}
+	c.validateRenamed(fail)
 	if err := checkTable(c.Table); err != nil {
 		errs = append(errs, err)
 	}
@@ -169,6 +174,24 @@ func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
 		fail("Sequence.Late", fmt.Sprintf("%d is unknown", s.Late), "use SkipLate or ApplyLate")
 	}
 	return d, errors.Join(errs...)
+}
+
+// validateRenamed refuses names under which nothing can be recorded, and two handlers that would share their records unawares.
+func (c Config) validateRenamed(fail func(field, cause, cure string)) {
+	if c.Consumer != "" && len(c.Renamed) > 0 {
+		fail("Renamed", "Consumer is set, so that no handler's name counts", "set one of them")
+	}
+	now := map[string]string{}
+	for _, handler := range slices.Sorted(maps.Keys(c.Renamed)) {
+		name := c.Renamed[handler]
+		switch other, twice := now[name]; {
+		case handler == "" || name == "" || checkKey(partConsumer, name) != nil:
+			fail("Renamed", fmt.Sprintf("the name %q of handler %q is empty, longer than %d bytes or not text", name, handler, MaxKeyLength), "take the name that the handler had")
+		case twice:
+			fail("Renamed", fmt.Sprintf("handlers %q and %q would both record as %q, so that each message is handled by one of them only", other, handler, name), "give each the name that it had")
+		}
+		now[name] = handler
+	}
 }
 
 // checkDB refuses what no transaction can be begun on.

@@ -5,10 +5,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
+
+	"github.com/gormoutbox/outbox/gormoutbox"
 )
 
 // Do runs fn in a transaction that records (consumer, id), unless it is recorded already: what Middleware does, for webhooks, jobs and clients of
-// brokers without Watermill. fn gets its transaction by Tx(ctx), with the context that is passed to it.
+// brokers without Watermill. fn gets its transaction by Tx(ctx), with the context that is passed to it. Events that it writes have id as their causation id.
 //
 // It returns whether fn was not run since the record was there. If fn returns an error, or panics, everything is rolled back and
 // the error returned as it is. Other errors are those of Middleware. fn may be run again after an error of the commit.
@@ -30,11 +32,16 @@ func Do(ctx context.Context, db *gorm.DB, consumer, id string, fn func(ctx conte
 func (d *Deduplicator) Do(ctx context.Context, id string, fn func(ctx context.Context) error) (duplicate bool, err error) {
 	outcome := &d.failed // of a panic too
 	defer func() { outcome.Add(1) }()
+	if fn == nil {
+		return false, &ConfigError{Field: "fn", Cause: "it is nil", Cure: "pass the function that handles the message"}
+	}
 	k, err := d.keyFor(ctx, func() (string, error) { return id, nil })
 	if err != nil {
 		return false, err
 	}
-	duplicate, err = d.once(ctx, k, nil, func(_ *transaction, inside context.Context) error { return fn(inside) })
+	duplicate, err = d.once(ctx, k, nil, func(_ *transaction, inside context.Context) error {
+		return fn(gormoutbox.WithDefaultHeaders(inside, map[string]string{gormoutbox.HeaderCausationID: id}))
+	})
 	switch {
 	case err != nil:
 	case duplicate:

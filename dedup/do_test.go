@@ -106,6 +106,9 @@ func TestDoRefuses(t *testing.T) {
 	assert.True(t, ok, "%v", err)
 	_, err = dedup.Do(t.Context(), b.db, "\x00", "1", never)
 	require.Error(t, err)
+	_, err = dedup.Do(t.Context(), b.db, "c", "1", nil)
+	_, ok = errors.AsType[*dedup.ConfigError](err)
+	assert.True(t, ok, "%v", err)
 }
 
 // TestAStuckTwin: the wait for another delivery ends, with an error that says so.

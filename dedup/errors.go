@@ -12,7 +12,7 @@ var (
 	// ErrNoConsumer is returned for a message outside of a router when Config.Consumer is empty.
 	ErrNoConsumer = errors.New("dedup: no consumer name: set Config.Consumer, or run the handler in a Watermill router, whose handler's name is used")
 	// ErrNoMessageID is returned for a message without an id.
-	ErrNoMessageID = errors.New("dedup: the message has no id: let the producer set the UUID, or set Config.MessageID to find the id elsewhere")
+	ErrNoMessageID = errors.New("dedup: the message has no id: let the producer set the UUID, or set Config.MessageID to find the id elsewhere; Do takes the id that the sender gives each delivery of the same thing")
 	// ErrKeyTooLong is returned for an id or a handler's name that the table can't hold.
 	ErrKeyTooLong = errors.New("dedup: more than " + strconv.Itoa(MaxKeyLength) + " bytes: hash it in Config.MessageID, or set Config.Consumer")
 	// ErrKeyText is returned for an id or a handler's name with NUL or invalid UTF-8.

@@ -70,14 +70,14 @@ func (d *Deduplicator) run(inside context.Context, tx *transaction, k key, msg *
 	defer msg.SetContext(ctx)
 	reason := msg.Metadata.Get(reasonPoisoned)
 	produced, err := h(msg)
+	if acked(msg) { // told for errors, too: subscribers end the context of what is acked, and that may be the error
+		d.toldEarly(ctx, k)
+	}
 	if err != nil {
 		return err
 	}
 	if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
 		return errPoisonedInside(message.HandlerNameFromCtx(ctx))
-	}
-	if acked(msg) {
-		d.toldEarly(ctx, k)
 	}
 	if len(produced) == 0 {
 		return nil

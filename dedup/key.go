@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -26,6 +27,7 @@ func (d *Deduplicator) keyFor(ctx context.Context, messageID func() (string, err
 	k := key{consumer: d.config.Consumer}
 	if k.consumer == "" {
 		k.consumer = message.HandlerNameFromCtx(ctx)
+		k.consumer = cmp.Or(d.config.Renamed[k.consumer], k.consumer)
 	}
 	if k.consumer == "" {
 		return k, &KeyError{Part: partConsumer, Err: ErrNoConsumer}

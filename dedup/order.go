@@ -98,10 +98,12 @@ func CheckOrder(router *message.Router) error {
 		if at < 0 {
 			continue
 		}
+		if slices.ContainsFunc(chain[at+1:], func(fn reflect.Value) bool { return strings.HasPrefix(funcName(fn), ours) }) {
+			// The others may stand well for one of the two.
+			errs = append(errs, &OrderError{Handler: handler, Middleware: "dedup", Cause: "it is there twice", Cure: "add it, or install the chain, once, to the router or to the handler"})
+			continue
+		}
 		for i, fn := range chain {
-			if i > at && strings.HasPrefix(funcName(fn), ours) {
-				errs = append(errs, &OrderError{Handler: handler, Middleware: "dedup", Cause: "it is there twice", Cure: "add it to the router or to the handler"})
-			}
 			found, ok := harmOf(fn)
 			if !ok {
 				continue

@@ -182,6 +182,16 @@ func TestEarlyAcks(t *testing.T) {
 		assert.EqualValues(t, 2, b.effects(t), name)
 		assert.Equal(t, 1, strings.Count(log.String(), "acked before"), name)
 	}
+	// A subscriber that ends the context of what is acked, so that the handler fails: nobody else says why the message is lost.
+	var log strings.Builder
+	b := setup(t, testenv.SQLite(t), dedup.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.ErrorIs(t, b.deliver(t.Context(), "1", func(msg *message.Message) error {
+		msg.Ack()
+		ctx, cancel := context.WithCancel(msg.Context())
+		cancel()
+		return dedup.Tx(ctx).Create(&effect{}).Error
+	}), context.Canceled)
+	assert.Equal(t, 1, strings.Count(log.String(), "acked before"))
 }
 
 // TestCheckOrder: what stands where when a router starts, of the router's middlewares and of the handlers'.
@@ -204,6 +214,9 @@ func TestCheckOrder(t *testing.T) {
 		// A handler's own that was added first stands outside of the router's.
 		"the handler's first": {own: []message.HandlerMiddleware{middleware.InstantAck}, want: []string{"InstantAck"}},
 		"twice":               {own: []message.HandlerMiddleware{b.d.Middleware}, want: []string{"dedup"}},
+		"the chain twice": {
+			outer: []message.HandlerMiddleware{queue, retry}, inner: []message.HandlerMiddleware{middleware.Recoverer, queue, retry, b.d.Middleware}, want: []string{"dedup"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -67,6 +67,10 @@ func (d *Deduplicator) output(tx *transaction, msg *message.Message, k key, prod
 			return fmt.Errorf("dedup: message %d of %d that the handler of %v returned: %w", i+1, len(produced), k, err)
 		}
 		event.ID, event.Once = OutputID(k.consumer, k.id, i), true
+		// A message that is sent on has the cause of the one that was handled; what caused this event is that one.
+		if cause := event.Headers[gormoutbox.HeaderCausationID]; cause != "" && cause == msg.Metadata.Get(gormoutbox.HeaderCausationID) {
+			delete(event.Headers, gormoutbox.HeaderCausationID)
+		}
 		events[i] = event
 	}
 	// A router that closes has ended the message's context, and the handler has done its work all the same.

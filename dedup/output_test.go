@@ -208,6 +208,50 @@ func TestOutputsThatAreRefused(t *testing.T) {
 	})
 }
 
+// TestOutputsWithoutTables says what to do, as saves do.
+func TestOutputsWithoutTables(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		b := setup(t, env, dedup.Config{})
+		require.NoError(t, b.db.Use(gormoutbox.New(gormoutbox.Config{Logger: slog.New(slog.DiscardHandler)})))
+		_, err := b.d.Middleware(func(*message.Message) ([]*message.Message, error) {
+			return message.Messages{message.NewMessage("a", nil)}, nil
+		})(incoming(t, "m1", nil))
+		var schema *gormoutbox.SchemaError
+		require.ErrorAs(t, err, &schema)
+	})
+}
+
+// TestAMessageThatIsSentOn has been caused by the one that it is a copy of; and an empty correlation id, which Watermill's
+// CorrelationID gives to what comes of a message without one, is none.
+func TestAMessageThatIsSentOn(t *testing.T) {
+	t.Parallel()
+	b := withOutbox(t, testenv.SQLite(t), gormoutbox.Config{Headers: func(context.Context) map[string]string {
+		return map[string]string{"correlation_id": "of the plugin"}
+	}})
+	_, err := b.d.Middleware(middleware.CorrelationID(func(msg *message.Message) ([]*message.Message, error) {
+		own := message.NewMessage("o", nil)
+		own.Metadata.Set("causation_id", "mine")
+		return message.Messages{msg, own}, nil
+	}))(incoming(t, "m1", message.Metadata{"causation_id": "m0"}))
+	require.NoError(t, err)
+	all := b.outbox(t)
+	require.Len(t, all, 2)
+	assert.Equal(t, map[string]string{"origin_id": "m1", "causation_id": "m1", "correlation_id": "of the plugin"}, all[0].headers(t))
+	assert.Equal(t, map[string]string{"origin_id": "o", "causation_id": "mine", "correlation_id": "of the plugin"}, all[1].headers(t))
+}
+
+// TestDoCausesItsEvents: the id is their causation id.
+func TestDoCausesItsEvents(t *testing.T) {
+	t.Parallel()
+	b := withOutbox(t, testenv.SQLite(t), gormoutbox.Config{})
+	_, err := b.d.Do(t.Context(), "webhook-7", func(ctx context.Context) error {
+		return gormoutbox.Append(dedup.Tx(ctx), gormoutbox.Event{Type: "t", Payload: "1"})
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"causation_id": "webhook-7"}, b.outbox(t)[0].headers(t))
+}
+
 func TestAnOutputThatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := withOutbox(t, testenv.SQLite(t), gormoutbox.Config{})

@@ -100,7 +100,7 @@ func (d *Deduplicator) Run(ctx context.Context) error {
 
 // RouterPlugin ties Run to a Watermill router: router.AddPlugin(d.RouterPlugin). At its start the router also checks the table and the order of its
 // middlewares (CheckOrder), whose errors its Run returns. It shows as a consumer
-// handler named "gormoutbox_dedup_<table>", which never gets a message.
+// handler named "gormoutbox_dedup_<table>", with a number behind it if there is one already, which never gets a message.
 func (d *Deduplicator) RouterPlugin(router *message.Router) error {
 	if router == nil {
 		return &ConfigError{Field: "router", Cause: "it is nil", Cure: "pass a Watermill router"}
@@ -117,7 +117,14 @@ func (d *Deduplicator) RouterPlugin(router *message.Router) error {
 		return schema
 	}
 	run := lifecycle.New(func(ctx context.Context) { _ = d.Run(ctx) }) // which never fails
+	name := "gormoutbox_dedup_" + d.config.Table
+	for n := 2; ; n++ {
+		if _, taken := router.Handlers()[name]; !taken {
+			break
+		}
+		name = fmt.Sprintf("gormoutbox_dedup_%s_%d", d.config.Table, n)
+	}
 	// The middleware does not see its messages, since there are none.
-	router.AddConsumerHandler("gormoutbox_dedup_"+d.config.Table, d.config.Table, run, func(*message.Message) error { return nil })
+	router.AddConsumerHandler(name, d.config.Table, run, func(*message.Message) error { return nil })
 	return nil
 }

@@ -142,6 +142,7 @@ func TestTheRouterStartsTheRetention(t *testing.T) {
 	require.NoError(t, err)
 	router.AddMiddleware(b.d.Middleware)
 	router.AddPlugin(b.d.RouterPlugin)
+	router.AddPlugin(newByHandler(t, b).RouterPlugin) // of a second one
 	result := make(chan error, 1)
 	go func() { result <- router.Run(t.Context()) }()
 	require.Eventually(t, func() bool {

@@ -45,6 +45,32 @@ func newByHandler(t *testing.T, b *bundle) *dedup.Deduplicator {
 	return d
 }
 
+// TestARenamedHandler knows the messages that it handled under its old name.
+func TestARenamedHandler(t *testing.T) {
+	t.Parallel()
+	b := setup(t, testenv.SQLite(t), dedup.Config{Consumer: "warehouse"})
+	require.NoError(t, b.deliver(t.Context(), "m1", write))
+	d, err := dedup.New(b.db, dedup.Config{Renamed: map[string]string{"stock": "warehouse", "other": "old"}})
+	require.NoError(t, err)
+	done := make(chan struct{}, 1)
+	watch := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			defer func() { done <- struct{}{} }()
+			return h(msg)
+		}
+	}
+	pubSub, stop := run(t, write, watch, d.Middleware)
+	for _, id := range []string{"m1", "m2"} {
+		require.NoError(t, pubSub.Publish("orders", message.NewMessage(id, nil)))
+		isDone(t, done, "the handler")
+	}
+	stop()
+	assert.Equal(t, dedup.Stats{Committed: 1, Duplicates: 1}, d.Stats())
+	var consumers []string
+	require.NoError(t, b.db.Raw("SELECT DISTINCT consumer FROM processed_events").Scan(&consumers).Error)
+	assert.Equal(t, []string{"warehouse"}, consumers)
+}
+
 func TestRouterCloseCommitsWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, env testenv.Database) {

@@ -83,7 +83,7 @@ func (in *instance) appendRows(tx *gorm.DB, events []Event) error {
 		}
 		rows[i] = r
 	}
-	rows, err := in.onlyNew(ctx, tx.Statement.ConnPool, rows)
+	rows, err := in.onlyNew(ctx, unprepared(tx.Statement.ConnPool), rows)
 	if err != nil || len(rows) == 0 {
 		return err
 	}

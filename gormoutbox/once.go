@@ -25,6 +25,9 @@ func (in *instance) onlyNew(ctx context.Context, pool gorm.ConnPool, rows []row)
 	if len(ids) == 0 {
 		return rows, nil
 	}
+	if _, err := in.layout(ctx, pool); err != nil { // says what is wrong with the tables
+		return nil, err
+	}
 	there := map[uuid.UUID]bool{}
 	for len(ids) > 0 {
 		n := min(len(ids), onceChunk)
@@ -47,7 +50,7 @@ func (in *instance) onlyNew(ctx context.Context, pool gorm.ConnPool, rows []row)
 
 func (in *instance) findIDs(ctx context.Context, pool gorm.ConnPool, ids []any, there map[uuid.UUID]bool) error {
 	query := in.dialect.Rebind("SELECT id FROM " + in.dialect.Quote(in.tables.Events) + " WHERE id IN (?" + strings.Repeat(",?", len(ids)-1) + ")")
-	rows, err := unprepared(pool).QueryContext(ctx, query, ids...)
+	rows, err := pool.QueryContext(ctx, query, ids...)
 	if err != nil {
 		return fmt.Errorf("gormoutbox: looking for events that are there: %w", err)
 	}

@@ -57,7 +57,8 @@ func ToEvent(topic string, msg *message.Message, aggregate AggregateFunc) (gormo
 		return gormoutbox.Event{}, &Error{Field: "aggregate", Cause: fmt.Sprintf("it could not be told of message %s", msg.UUID), Cure: "see the AggregateFunc", err: err}
 	}
 	for name, value := range meta {
-		if !gormoutbox.IsReservedHeader(name) {
+		// Watermill's CorrelationID gives an empty one to what comes of a message without one.
+		if !gormoutbox.IsReservedHeader(name) && (name != gormoutbox.HeaderCorrelationID || value != "") {
 			e.Headers[name] = value
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrNoTransaction is returned by Publisher.Publish for a message whose context has no transaction.
+	// ErrNoTransaction is returned by Publisher.Publish for a message whose context has no transaction, or a *gorm.DB that is none.
 	ErrNoTransaction = errors.New("watermilladapter: the message's context has no transaction: publish with a context of gormoutbox.WithTx, " +
 		"or in a handler under the middleware of package dedup with the context of its message; or set PublisherConfig.OwnTransaction")
 	// ErrOtherDatabase is returned by Publisher.Publish if the transaction in the message's context is not one of the publisher's database.
@@ -91,14 +91,21 @@ func (p *Publisher) transaction(msg *message.Message) (*gorm.DB, error) {
 	ctx := msg.Context()
 	tx := gormoutbox.TxFrom(ctx)
 	switch {
-	case tx == nil && p.config.OwnTransaction:
+	case p.config.OwnTransaction && (tx == nil || tx.Error == nil && tx.Callback() == p.db.Callback() && !isTransaction(tx)):
 		return p.db.WithContext(ctx), nil
 	case tx == nil:
 		return nil, ErrNoTransaction
 	case tx.Error == nil && tx.Callback() != p.db.Callback():
 		return nil, ErrOtherDatabase
+	case tx.Error == nil && !isTransaction(tx):
+		return nil, ErrNoTransaction
 	}
 	return tx, nil
+}
+
+func isTransaction(db *gorm.DB) bool {
+	_, ok := db.Statement.ConnPool.(gorm.TxCommitter)
+	return ok
 }
 
 // Close does nothing: a publisher has nothing of its own, and may be shared by handlers whose routers close it.

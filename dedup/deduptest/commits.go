@@ -31,13 +31,18 @@ type Commits struct {
 }
 
 // WatchCommits lets the test decide about the commits of db, of all transactions that are begun from then on through this *gorm.DB and those
-// made from it. Call it before the outbox plugin is registered and before dedup.New.
+// made from it. Call it before the outbox plugin is registered and before dedup.New. The test fails if a commit that was to fail never came.
 func WatchCommits(t testing.TB, db *gorm.DB) *Commits {
 	t.Helper()
 	if _, ok := db.ConnPool.(gorm.TxCommitter); ok {
 		t.Fatal("deduptest: WatchCommits needs the *gorm.DB that gorm.Open returned, and not a transaction")
 	}
 	c := &Commits{}
+	t.Cleanup(func() {
+		if left := c.left(); left > 0 {
+			t.Errorf("deduptest: %d commits were to fail and did not: there were none after FailNext, or WatchCommits was called behind db.Use or dedup.New, whose transactions it does not see then", left)
+		}
+	})
 	pool := &pool{ConnPool: db.ConnPool, commits: c}
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		pool.ConnPool = prepared.ConnPool
@@ -49,11 +54,17 @@ func WatchCommits(t testing.TB, db *gorm.DB) *Commits {
 	return c
 }
 
-// FailNext makes the next commits fail, one for each.
+// FailNext makes the next commits fail, one for each. All of them must have come when the test ends.
 func (c *Commits) FailNext(failures ...Failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = append(c.next, failures...)
+}
+
+func (c *Commits) left() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.next)
 }
 
 // Failed returns how many commits were made to fail.
