@@ -28,6 +28,9 @@ var (
 	// ErrEndedByHandler is returned when the handler has committed or rolled back the transaction of the middleware. If it has committed, the
 	// next delivery is a duplicate, and messages that the handler returned are lost.
 	ErrEndedByHandler = errors.New("dedup: the handler has ended the transaction by itself: leave Commit and Rollback of dedup.Tx to the middleware, and return an error to roll back")
+	// ErrEndsTransaction is returned to a handler for a statement that would end the transaction of the middleware. It was not run.
+	ErrEndsTransaction = errors.New("dedup: the statement would end the transaction of the message, which the middleware does; " +
+		"on MySQL and MariaDB so do those that define tables: move it out of the handler")
 	// ErrNoMiddleware is the error of all calls on what Tx returned without a transaction; see NoMiddlewareError.
 	ErrNoMiddleware = errors.New("dedup: no transaction in this context")
 	// ErrCommitTimeout is returned when the message's context was done and the

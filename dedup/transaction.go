@@ -23,11 +23,14 @@ import (
 //   - afterwards the end of the message's context starts CommitTimeout;
 //   - so does the commit.
 type transaction struct {
-	db     *gorm.DB
-	key    key
-	logger *slog.Logger
-	limit  time.Duration
+	db  *gorm.DB
+	key key
+	// recorded looks for the record.
+	recorded func(ctx context.Context) (bool, error)
+	logger   *slog.Logger
+	limit    time.Duration
 
+	guarded *guarded
 	watched *gormoutbox.Watched // for the relays of this process
 	cause   func() error        // why the transaction's context is done
 	cancel  context.CancelCauseFunc
@@ -65,15 +68,17 @@ func (d *Deduplicator) beginTx(msgCtx context.Context, k key) (*transaction, err
 		return nil, &databaseError{fmt.Errorf("dedup: beginning for %v: %w", k, msgCtx.Err())}
 	}
 	t.detach = context.AfterFunc(msgCtx, t.arm)
+	t.guarded = newGuard(db, d.dialect.Name() == "mysql")
 	t.watched = gormoutbox.Watch(db)
+	t.recorded = func(ctx context.Context) (bool, error) { return exists(ctx, t.raw(), d.sql.exists, k.consumer, k.id) }
 	return t, nil
 }
 
 // raw is the pool for prebuilt SQL. GORM's cache of prepared statements would
 // add round trips, and takes a lock that all transactions share.
 func (t *transaction) raw() gorm.ConnPool {
-	if prepared, ok := t.db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok {
-		return prepared.Tx
+	if t.guarded.plain != nil {
+		return t.guarded.plain
 	}
 	return t.db.Statement.ConnPool
 }
@@ -92,6 +97,9 @@ func (t *transaction) commit() error {
 		return t.explain(err)
 	}
 	t.arm()
+	if err := t.still(); err != nil {
+		return err
+	}
 	tx, ok := t.db.Statement.ConnPool.(gorm.TxCommitter)
 	if !ok {
 		return fmt.Errorf("dedup: committing %v: %w", t.key, gorm.ErrInvalidTransaction)
@@ -109,6 +117,21 @@ func (t *transaction) commit() error {
 	default:
 		return t.explain(fmt.Errorf("dedup: committing %v: %w", t.key, err))
 	}
+}
+
+// still says whether the transaction is the one that was begun: InnoDB rolls all of it back in a deadlock, and what follows is committed one by one.
+func (t *transaction) still() error {
+	if t.guarded.lost != nil || !t.guarded.pending && !t.guarded.doubtful {
+		return t.guarded.lost
+	}
+	found, err := t.recorded(t.db.Statement.Context)
+	if err == nil && !found {
+		err = errors.New("the record is there no more, so the database has rolled the transaction back, in a deadlock for example")
+	}
+	if err != nil {
+		return t.explain(&databaseError{fmt.Errorf("dedup: committing %v: %w", t.key, err)})
+	}
+	return nil
 }
 
 // lasting is ctx as long as the transaction lasts.

@@ -143,10 +143,13 @@ func (in *instance) poison(ctx context.Context, pool gorm.ConnPool, cause error)
 // statements of ours preparing would cost two round trips more.
 func unprepared(pool gorm.ConnPool) gorm.ConnPool {
 	for { // a session with PrepareStmt in a transaction of another is wrapped twice
-		p, ok := pool.(*gorm.PreparedStmtTX)
-		if !ok {
+		switch p := pool.(type) {
+		case *gorm.PreparedStmtTX:
+			pool = p.Tx
+		case interface{ Unprepared() gorm.ConnPool }: // the transaction of a handler under package dedup
+			return p.Unprepared()
+		default:
 			return pool
 		}
-		pool = p.Tx
 	}
 }
