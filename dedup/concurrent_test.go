@@ -2,6 +2,7 @@ package dedup_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -292,4 +293,45 @@ func TestDeadlockIsCuredByRedelivery(t *testing.T) {
 		}
 		b.idle(t)
 	})
+}
+
+// TestReadUncommitted: sessions at READ UNCOMMITTED see records of handlers that may still fail. The look for a record behind a duplicate does not.
+func TestReadUncommitted(t *testing.T) {
+	t.Parallel()
+	env := testenv.MariaDB(t)
+	b := setup(t, env, dedup.Config{})
+	pool := b.pool(t)
+	pool.SetMaxOpenConns(3)
+	pool.SetMaxIdleConns(3)
+	var conns []*sql.Conn
+	for range 3 {
+		conn, err := pool.Conn(t.Context())
+		require.NoError(t, err)
+		_, err = conn.ExecContext(t.Context(), "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	inside, leave, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		first <- b.deliver(t.Context(), "m1", func(*message.Message) error {
+			close(inside)
+			<-leave
+			return errHandler
+		})
+	}()
+	isDone(t, inside, "the handler")
+	for range 2 {
+		require.NoError(t, b.deliver(t.Context(), "a duplicate", write))
+	}
+	second := make(chan error, 1)
+	go func() { second <- b.deliver(t.Context(), "m1", write) }()
+	b.awaitLockWait(t)
+	close(leave)
+	require.ErrorIs(t, <-first, errHandler)
+	require.NoError(t, <-second)
+	assert.EqualValues(t, 2, b.effects(t))
+	assert.EqualValues(t, 2, b.records(t))
 }

@@ -95,7 +95,8 @@ type Config struct {
 	Aggregate watermilladapter.AggregateFunc
 
 	// Retention is how long records are kept by Purge and Run. It must be longer than the broker may take to deliver a message once more: its own
-	// retention, if offsets may be reset or queues replayed. Defaults to DefaultRetention; KeepForever keeps them.
+	// retention, if offsets may be reset or queues replayed. At least a minute. All Deduplicators of one table must have the same, since records are removed
+	// whosever they are. Defaults to DefaultRetention; KeepForever keeps them.
 	Retention time.Duration
 
 	// Sequence makes the consumer look at the numbers of messages: gaps, and messages that come late. Defaults to none: they are handled as they come.
@@ -166,6 +167,9 @@ func (c Config) validate(db *gorm.DB) (dialect.Dialect, error) {
 		if d.value < 0 {
 			fail(d.field, fmt.Sprintf("%s is negative", d.value), "leave it out for "+d.deflt.String())
 		}
+	}
+	if c.Retention >= 0 && c.Retention < time.Minute {
+		fail("Retention", fmt.Sprintf("%s is less than a minute", c.Retention), "write it with its unit, 30 * 24 * time.Hour for example")
 	}
 	if s := c.Sequence; s != nil && s.HoldFor < 0 {
 		fail("Sequence.HoldFor", fmt.Sprintf("%s is negative", s.HoldFor), "leave it out for no wait")

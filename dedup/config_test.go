@@ -42,6 +42,7 @@ func TestNewRefuses(t *testing.T) {
 		"negative timeout":    {db, dedup.Config{CommitTimeout: -time.Second}, []string{"CommitTimeout"}},
 		"negative limit":      {db, dedup.Config{LockTimeout: -time.Second}, []string{"LockTimeout"}},
 		"negative retention":  {db, dedup.Config{Retention: -time.Second}, []string{"Retention"}},
+		"retention in ns":     {db, dedup.Config{Retention: 30}, []string{"Retention"}},
 		"isolation":           {db, dedup.Config{Isolation: sql.LevelReadCommitted}, []string{"Isolation"}},
 		"long consumer":       {db, dedup.Config{Consumer: strings.Repeat("x", 256)}, []string{"Consumer"}},
 		"NUL in consumer":     {db, dedup.Config{Consumer: "a\x00"}, []string{"Consumer"}},

@@ -168,3 +168,18 @@ func TestOneConsumersName(t *testing.T) {
 		assert.EqualValues(t, 1, b.effects(t))
 	})
 }
+
+// TestDoWithinAnother finds itself also behind one for something else.
+func TestDoWithinAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t, testenv.Postgres(t), dedup.Config{})
+	_, err := b.d.Do(t.Context(), "a", func(ctx context.Context) error {
+		_, err := b.d.Do(ctx, "b", func(ctx context.Context) error {
+			_, err := b.d.Do(ctx, "a", func(context.Context) error { t.Error("it ran"); return nil })
+			return err
+		})
+		return err
+	})
+	require.ErrorIs(t, err, dedup.ErrNested)
+	assert.Zero(t, b.records(t))
+}

@@ -1,10 +1,12 @@
 package dedup_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
@@ -259,4 +261,44 @@ func TestSuppressedInsertIsNoDuplicate(t *testing.T) {
 		require.ErrorIs(t, b.deliver(t.Context(), "m1", forbidden(t)), dedup.ErrNotRecorded)
 		b.idle(t)
 	})
+}
+
+// TestALostConnectionThatIsPassedOver: the commit finds out, and it is nobody's fault but the database's.
+func TestALostConnectionThatIsPassedOver(t *testing.T) {
+	t.Parallel()
+	serverDatabases(t, func(t *testing.T, env testenv.Database) {
+		kill := map[string]string{"postgres": "SELECT pg_terminate_backend(pg_backend_pid())", "mariadb": "KILL CONNECTION_ID()"}
+		b := setup(t, env, dedup.Config{})
+		for _, further := range []bool{false, true} {
+			err := b.deliver(t.Context(), "m1", func(msg *message.Message) error {
+				tx := dedup.Tx(msg.Context())
+				_ = tx.Exec(kill[env.Name])
+				if further {
+					_ = tx.Exec("SELECT 1")
+				}
+				return nil
+			})
+			require.ErrorIs(t, err, dedup.ErrDatabase, "%v", further)
+		}
+		assert.Zero(t, b.records(t))
+	})
+}
+
+// TestNoConnectionBehindADuplicate: the wait for one ends with the message's context, and that is not the handler's failure either.
+func TestNoConnectionBehindADuplicate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, testenv.Postgres(t), dedup.Config{})
+	for range 2 {
+		require.NoError(t, b.deliver(t.Context(), "m1", write))
+	}
+	b.pool(t).SetMaxOpenConns(1)
+	conn, err := b.pool(t).Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := b.deliver(ctx, "m2", forbidden(t))
+		cancel()
+		require.ErrorIs(t, err, dedup.ErrDatabase)
+	}
 }

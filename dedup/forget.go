@@ -37,6 +37,9 @@ func forget(ctx context.Context, db *gorm.DB, table, consumer string, ids []stri
 	if db.Error != nil {
 		return 0, fmt.Errorf("dedup: forgetting on a failed *gorm.DB: %w", db.Error)
 	}
+	if db.DryRun {
+		return 0, &ConfigError{Field: "db", Cause: "it is in DryRun mode", Cure: "pass a *gorm.DB that executes its statements"}
+	}
 	if consumer == "" {
 		return 0, &KeyError{Part: partConsumer, Err: ErrNoConsumer}
 	}

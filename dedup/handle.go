@@ -26,16 +26,17 @@ func (d *Deduplicator) handle(msg *message.Message, h message.HandlerFunc) (outc
 		return &d.failed, err
 	}
 	for force := false; ; {
-		late := false
+		late, gap := false, (*GapError)(nil)
 		duplicate, err := d.once(ctx, k, msg, func(tx *transaction, inside context.Context) (err error) {
 			if p != (place{}) {
 				if late, err = d.arrange(ctx, tx, k, p, force); late || err != nil {
+					gap, _ = errors.AsType[*GapError](err)
 					return err
 				}
 			}
 			return d.run(inside, tx, k, msg, h)
 		})
-		if gap, ok := errors.AsType[*GapError](err); ok && !force {
+		if gap != nil { // and not one of the handler's
 			come, err := d.hold(ctx, k, gap)
 			if err != nil {
 				return &d.failed, err
@@ -68,7 +69,7 @@ func (d *Deduplicator) run(inside context.Context, tx *transaction, k key, msg *
 	// Retry and PoisonQueue outside would otherwise see a finished transaction,
 	// or the dead context that a Timeout inside leaves behind.
 	defer msg.SetContext(ctx)
-	reason := msg.Metadata.Get(reasonPoisoned)
+	poisoned := watchPoison(msg)
 	produced, err := h(msg)
 	if acked(msg) { // told for errors, too: subscribers end the context of what is acked, and that may be the error
 		d.toldEarly(ctx, k)
@@ -76,7 +77,7 @@ func (d *Deduplicator) run(inside context.Context, tx *transaction, k key, msg *
 	if err != nil {
 		return err
 	}
-	if msg.Metadata.Get(reasonPoisoned) != reason && !d.config.AnyOrder {
+	if poisoned() && !d.config.AnyOrder {
 		return errPoisonedInside(message.HandlerNameFromCtx(ctx))
 	}
 	if len(produced) == 0 {
@@ -98,9 +99,11 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	if handling(ctx, msg, k) {
 		return false, ErrNested
 	}
-	if d.recordedBefore(ctx, k) {
-		d.skipped(ctx, k)
-		return true, nil
+	if known, err := d.recordedBefore(ctx, k); known || err != nil {
+		if known {
+			d.skipped(ctx, k)
+		}
+		return known, err
 	}
 	tx, err := d.beginTx(ctx, k)
 	if err != nil {
@@ -122,7 +125,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 		d.skipped(ctx, k)
 		return true, nil
 	}
-	s := &session{db: tx.db, msg: msg, key: k}
+	s := &session{db: tx.db, msg: msg, key: k, outer: sessionOf(ctx)}
 	defer s.ended.Store(true)
 	if err := fn(tx, gormoutbox.WithTx(context.WithValue(ctx, sessionKey{}, s), tx.db)); err != nil {
 		// A driver also breaks the connection when the message's context ends. That is the handler's doing, which took too long.
@@ -135,14 +138,18 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 }
 
 // recordedBefore looks for the record without a transaction, if the last message was a duplicate: they come in rows, after a crash or a
-// rebalance, and this costs one round trip instead of four. Whatever else it finds out, record will, too.
-func (d *Deduplicator) recordedBefore(ctx context.Context, k key) bool {
-	if !d.repeated.Load() {
-		return false
+// rebalance, and this costs one round trip instead of four. It returns an error if the message's context ended while it waited for a connection; whatever
+// else it finds out, record will, too.
+func (d *Deduplicator) recordedBefore(ctx context.Context, k key) (bool, error) {
+	if !d.repeated.Load() || ctx.Err() != nil {
+		return false, nil
 	}
-	found, err := exists(ctx, plainPool(d.db), d.sql.exists, k.consumer, k.id)
+	found, err := exists(ctx, plainPool(d.db), d.sql.committed, k.consumer, k.id)
 	d.repeated.Store(found && err == nil)
-	return found && err == nil
+	if err != nil && ctx.Err() != nil {
+		return false, &databaseError{fmt.Errorf("dedup: looking for the record of %v: %w", k, err)}
+	}
+	return found && err == nil, nil
 }
 
 // plainPool is the pool behind GORM's cache of prepared statements, see transaction.raw.

@@ -40,6 +40,13 @@ func lost(err error) bool {
 			return true
 		}
 	}
+	// pgx says so of connections that were closed before anything was sent.
+	if unsent, ok := errors.AsType[interface {
+		error
+		SafeToRetry() bool
+	}](err); ok && unsent.SafeToRetry() {
+		return true
+	}
 	if state, ok := errors.AsType[interface {
 		error
 		SQLState() string // pgx, and others for PostgreSQL

@@ -3,10 +3,12 @@ package dedup
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -31,7 +33,7 @@ func (e *OrderError) Error() string {
 }
 
 // harm is what a middleware does inside of dedup, and outside, empty if it does none there.
-type harm struct{ prefix, name, inside, outside, cure string }
+type harm struct{ prefix, file, name, inside, outside, cure string }
 
 const (
 	watermillMiddleware = "github.com/ThreeDotsLabs/watermill/message/router/middleware."
@@ -40,27 +42,33 @@ const (
 )
 
 var harms = []harm{
-	{"poisonQueue.Middleware", "PoisonQueue", "it turns an error into success, so that dedup commits the work that failed", "", addBefore},
-	{"IgnoreErrors.Middleware", "IgnoreErrors", "it turns an error into success, so that dedup commits the work that failed", "", addBefore},
+	{"poisonQueue.Middleware", "poison.go", "PoisonQueue", "it turns an error into success, so that dedup commits the work that failed", "", addBefore},
+	{"IgnoreErrors.Middleware", "ignore_errors.go", "IgnoreErrors", "it turns an error into success, so that dedup commits the work that failed", "", addBefore},
 	{
-		"Retry.Middleware", "Retry", "all attempts share one transaction, which has what those before have written, and which PostgreSQL has aborted after the first error", "",
+		"Retry.Middleware", "retry.go", "Retry", "all attempts share one transaction, which has what those before have written, and which PostgreSQL has aborted after the first error", "",
 		addBefore + ", or set Config.AnyOrder if the handler does all its work in a savepoint, by dedup.Tx(ctx).Transaction",
 	},
-	{"Duplicator", "Duplicator", "it runs the handler twice in one transaction", "", addBefore},
+	{"Duplicator", "duplicator.go", "Duplicator", "it runs the handler twice in one transaction", "", addBefore},
 	{
-		"(*Deduplicator).Middleware", "Deduplicator", "it takes a message for handled whose handler has failed, so that dedup records it as such", "it takes a message for handled whose handler has failed, which is lost then",
+		"(*Deduplicator).Middleware", "deduplicator.go", "Deduplicator", "it takes a message for handled whose handler has failed, so that dedup records it as such", "it takes a message for handled whose handler has failed, which is lost then",
 		"remove it: dedup is there instead",
 	},
-	{"InstantAck", "InstantAck", "it acks the message before the commit, and it is lost if that fails", "it acks the message before it is handled, and it is lost if that fails", "remove it"},
+	{"InstantAck", "instant_ack.go", "InstantAck", "it acks the message before the commit, and it is lost if that fails", "it acks the message before it is handled, and it is lost if that fails", "remove it"},
 }
 
-// harmOf recognises one of Watermill's middlewares by the name of its function, or of the one that it has returned.
+// harmOf recognises one of Watermill's middlewares by the name of its function, or of the one that it has returned. Where the compiler has put the
+// middleware into its caller, that function is named after the caller, and only its source file tells.
 func harmOf(fn reflect.Value) (harm, bool) {
-	name, ok := strings.CutPrefix(funcName(fn), watermillMiddleware)
-	if !ok {
-		return harm{}, false
+	name, ours := strings.CutPrefix(funcName(fn), watermillMiddleware)
+	path, file := "", ""
+	if f := runtime.FuncForPC(fn.Pointer()); f != nil {
+		path, _ = f.FileLine(fn.Pointer())
+		path, file = filepath.Split(filepath.ToSlash(path))
 	}
-	i := slices.IndexFunc(harms, func(h harm) bool { return strings.HasPrefix(name, h.prefix) })
+	inlined := strings.Contains(path, "/watermill") && strings.HasSuffix(path, "/message/router/middleware/")
+	i := slices.IndexFunc(harms, func(h harm) bool {
+		return ours && strings.HasPrefix(name, h.prefix) || !ours && inlined && file == h.file
+	})
 	if i < 0 {
 		return harm{}, false
 	}
@@ -153,6 +161,20 @@ func chainOf(router *message.Router, handler string) (chain []reflect.Value) {
 
 // reasonPoisoned is the metadata by which Watermill's PoisonQueue says why.
 const reasonPoisoned = "reason_poisoned"
+
+// watchPoison returns a function that tells whether the message has been poisoned since. The reason may be the one that it has already, from
+// an earlier attempt or from the poison queue that it comes from, so what is compared is where the text lies and not what it says.
+func watchPoison(msg *message.Message) func() bool {
+	before, had := msg.Metadata[reasonPoisoned]
+	if had {
+		before = strings.Clone(before)
+		msg.Metadata[reasonPoisoned] = before
+	}
+	return func() bool {
+		after, has := msg.Metadata[reasonPoisoned]
+		return has && (!had || unsafe.StringData(after) != unsafe.StringData(before))
+	}
+}
 
 // errPoisonedInside is returned for a message that was sent to a poison queue inside of dedup.
 func errPoisonedInside(handler string) error {

@@ -159,6 +159,49 @@ func TestRetryOutsideNeedsItsContext(t *testing.T) {
 	}
 }
 
+// TestMiddlewaresThatAreInlined: where the compiler puts a middleware into its caller, its function has the caller's name.
+func TestMiddlewaresThatAreInlined(t *testing.T) {
+	t.Parallel()
+	b := setup(t, testenv.SQLite(t), dedup.Config{})
+	ignore := middleware.NewIgnoreErrors([]error{errHandler})
+	for name, h := range map[string]message.HandlerFunc{
+		"IgnoreErrors": ignore.Middleware(consumer(fails)),
+		"Retry":        middleware.Retry{MaxRetries: 1}.Middleware(consumer(fails)),
+		"Duplicator":   middleware.Duplicator(consumer(fails)),
+		"InstantAck":   middleware.InstantAck(consumer(fails)),
+	} {
+		_, err := b.d.Middleware(h)(message.NewMessage("m", nil))
+		var e *dedup.OrderError
+		require.ErrorAs(t, err, &e, name)
+		assert.Equal(t, name, e.Middleware)
+	}
+	assert.Zero(t, b.effects(t))
+	// Others of that folder do no harm, and neither does a middleware of one's own.
+	_, err := b.d.Middleware(middleware.CorrelationID(func(*message.Message) ([]*message.Message, error) { return nil, nil }))(message.NewMessage("m", nil))
+	require.NoError(t, err)
+}
+
+// TestAPoisonQueueInsideIsSeenEachTime: also if the message has its reason from before, of an earlier attempt or of the poison queue it comes from.
+func TestAPoisonQueueInsideIsSeenEachTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, testenv.SQLite(t), dedup.Config{})
+	queue := poisonQueue(t)
+	h := middleware.Retry{MaxRetries: 2}.Middleware(b.d.Middleware(plain(queue)(consumer(fails))))
+	msg := message.NewMessage("m", nil)
+	for range 2 {
+		_, err := h(msg)
+		var e *dedup.OrderError
+		require.ErrorAs(t, err, &e)
+	}
+	assert.Zero(t, b.effects(t))
+	assert.Zero(t, b.records(t))
+	assert.Equal(t, errHandler.Error(), msg.Metadata.Get("reason_poisoned"))
+	// One that comes from there and is handled is handled.
+	_, err := b.d.Middleware(plain(queue)(consumer(write)))(msg)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, b.effects(t))
+}
+
 // TestEarlyAcks are told of, and the message is handled, since nobody else will.
 func TestEarlyAcks(t *testing.T) {
 	t.Parallel()

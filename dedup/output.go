@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
@@ -20,7 +21,7 @@ var traveling = []string{gormoutbox.HeaderCorrelationID, gormoutbox.HeaderTraceP
 func carriedOn(msg *message.Message, k key) map[string]string {
 	headers := map[string]string{gormoutbox.HeaderCausationID: k.id}
 	for _, name := range traveling {
-		if value := msg.Metadata.Get(name); value != "" {
+		if value := msg.Metadata.Get(name); value != "" && utf8.ValidString(value) {
 			headers[name] = value
 		}
 	}
@@ -33,6 +34,9 @@ var outputs = uuid.NewSHA1(uuid.NameSpaceURL, []byte("github.com/gormoutbox/outb
 // OutputID is the id of the event that is made of the message that a consumer's handler returned at a place, beginning with 0, for the
 // message with this id. It is the same each time, so that those who consume it know it again, if the
 // handler runs once more after its record was removed. It is a UUIDv5.
+//
+// So a consumer's name must be its own among all whose outputs meet in a topic, in other services too. Of a Deduplicator with another Config.Table than the
+// default the consumer is "table/consumer" here.
 func OutputID(consumer, messageID string, place int) uuid.UUID {
 	name := make([]byte, 0, len(consumer)+len(messageID)+16)
 	name = binary.AppendUvarint(name, uint64(len(consumer)))
@@ -60,13 +64,17 @@ func (d *Deduplicator) output(tx *transaction, msg *message.Message, k key, prod
 	if topic == "" {
 		return refuse("the handler has no publish topic", "use Router.AddHandler with a publish topic, or publish by watermilladapter.Publisher in the handler and return none")
 	}
+	consumer := k.consumer
+	if d.config.Table != DefaultTable { // the same consumer may have handled the message there, and this is another handling
+		consumer = d.config.Table + "/" + consumer
+	}
 	events := make([]gormoutbox.Event, len(produced))
 	for i, out := range produced {
 		event, err := watermilladapter.ToEvent(topic, out, d.config.Aggregate)
 		if err != nil {
 			return fmt.Errorf("dedup: message %d of %d that the handler of %v returned: %w", i+1, len(produced), k, err)
 		}
-		event.ID, event.Once = OutputID(k.consumer, k.id, i), true
+		event.ID, event.Once = OutputID(consumer, k.id, i), true
 		// A message that is sent on has the cause of the one that was handled; what caused this event is that one.
 		if cause := event.Headers[gormoutbox.HeaderCausationID]; cause != "" && cause == msg.Metadata.Get(gormoutbox.HeaderCausationID) {
 			delete(event.Headers, gormoutbox.HeaderCausationID)

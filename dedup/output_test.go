@@ -241,6 +241,58 @@ func TestAMessageThatIsSentOn(t *testing.T) {
 	assert.Equal(t, map[string]string{"origin_id": "o", "causation_id": "mine", "correlation_id": "of the plugin"}, all[1].headers(t))
 }
 
+// TestOutputsOfTwoTables: the same consumer under two records has handled a message twice, and each handling has its own outputs.
+func TestOutputsOfTwoTables(t *testing.T) {
+	t.Parallel()
+	b := withOutbox(t, testenv.SQLite(t), gormoutbox.Config{})
+	require.NoError(t, dedup.MigrateTable(t.Context(), b.db, "others"))
+	other, err := dedup.New(b.db, dedup.Config{Consumer: "stock", Table: "others"})
+	require.NoError(t, err)
+	for _, d := range []*dedup.Deduplicator{b.d, other} {
+		_, err := d.Middleware(func(*message.Message) ([]*message.Message, error) {
+			return message.Messages{message.NewMessage("o", nil)}, nil
+		})(incoming(t, "m1", nil))
+		require.NoError(t, err)
+	}
+	all := b.outbox(t)
+	require.Len(t, all, 2)
+	assert.Equal(t, dedup.OutputID("others/stock", "m1", 0).String(), all[1].ID)
+}
+
+// TestHeadersThatAreNoText do not travel on, since no event can have them.
+func TestHeadersThatAreNoText(t *testing.T) {
+	t.Parallel()
+	b := withOutbox(t, testenv.SQLite(t), gormoutbox.Config{})
+	_, err := b.d.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return message.Messages{message.NewMessage("o", nil)}, nil
+	})(incoming(t, "m1", message.Metadata{"correlation_id": "\xff", "traceparent": "tp"}))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"origin_id": "o", "causation_id": "m1", "traceparent": "tp"}, b.outbox(t)[0].headers(t))
+}
+
+// TestOutputsThatAreTooLate, like a handler without any, see TestCommitTimeout.
+func TestOutputsThatAreTooLate(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		b := withOutbox(t, env, gormoutbox.Config{})
+		d, err := dedup.New(b.db, dedup.Config{Consumer: "stock", CommitTimeout: 10 * time.Millisecond})
+		require.NoError(t, err)
+		msg := incoming(t, "m1", nil)
+		ctx, cancel := context.WithCancel(msg.Context())
+		msg.SetContext(ctx)
+		_, err = d.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			cancel()
+			assert.Eventually(t, func() bool { // the transaction's time is over
+				return dedup.Tx(context.WithoutCancel(msg.Context())).Exec("SELECT 1").Error != nil
+			}, patience, time.Millisecond)
+			return message.Messages{message.NewMessage("o", nil)}, nil
+		})(msg)
+		require.ErrorIs(t, err, dedup.ErrCommitTimeout)
+		require.NotErrorIs(t, err, context.Canceled)
+		assert.Empty(t, b.outbox(t))
+	})
+}
+
 // TestDoCausesItsEvents: the id is their causation id.
 func TestDoCausesItsEvents(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,8 @@ import (
 // statements are those that the middleware runs, and those of Purge.
 type statements struct {
 	insert, exists, alone, purge string
+	// committed is exists for records that are committed, whatever the session's isolation.
+	committed string
 
 	sequence sequenceStatements
 }
@@ -47,6 +49,11 @@ func statementsFor(d dialect.Dialect, table string, retention time.Duration) sta
 		exists: r.Replace(d.Rebind(existsForm)),
 		alone:  "SELECT version FROM " + d.Quote(table+suffixSchema) + " WHERE version = 1" + d.SkipLocked(),
 		purge:  r.Replace(purgeForms[d.Name()]),
+
+		committed: r.Replace(d.Rebind(existsForm)),
+	}
+	if d.Name() == "mysql" { // which shows uncommitted rows to sessions at READ UNCOMMITTED
+		s.committed += d.SkipLocked()
 	}
 	s.addSequences(d.Name(), d.Rebind, r, d.ForUpdate())
 	return s

@@ -229,6 +229,8 @@ func TestForget(t *testing.T) {
 		assert.Zero(t, n)
 		_, err = dedup.Forget(t.Context(), b.db, "", "1")
 		require.ErrorIs(t, err, dedup.ErrNoConsumer)
+		_, err = dedup.Forget(t.Context(), b.db.Session(&gorm.Session{DryRun: true}), "stock", "1")
+		require.Error(t, err)
 		_, err = dedup.Forget(t.Context(), nil, "stock", "1")
 		require.Error(t, err)
 		_, err = dedup.Forget(t.Context(), dedup.Tx(t.Context()), "stock", "1")

@@ -83,7 +83,8 @@ func SequenceFromMetadata(msg *message.Message) (stream string, number int64, nu
 	if number, err = strconv.ParseInt(text, 10, 64); err != nil {
 		return "", 0, false, fmt.Errorf("%s: %w", gormoutbox.HeaderSequence, err)
 	}
-	stream = msg.Metadata.Get(gormoutbox.HeaderAggregateType) + "/" + msg.Metadata.Get(gormoutbox.HeaderAggregateID)
+	// Escaped, so that the first slash is the one between them.
+	stream = strings.NewReplacer("%", "%25", "/", "%2F").Replace(msg.Metadata.Get(gormoutbox.HeaderAggregateType)) + "/" + msg.Metadata.Get(gormoutbox.HeaderAggregateID)
 	if stream == "/" {
 		return "", 0, false, fmt.Errorf("%s without %s and %s", gormoutbox.HeaderSequence, gormoutbox.HeaderAggregateType, gormoutbox.HeaderAggregateID)
 	}

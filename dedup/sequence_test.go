@@ -234,3 +234,32 @@ func TestBadNumbers(t *testing.T) {
 	require.ErrorContains(t, err, "Sequence.HoldFor")
 	require.ErrorContains(t, err, "Sequence.Late")
 }
+
+// TestAGapErrorOfAHandler is an error like any other.
+func TestAGapErrorOfAHandler(t *testing.T) {
+	t.Parallel()
+	for _, sequence := range []*dedup.Sequence{nil, {HoldFor: time.Hour}} {
+		b := setup(t, testenv.SQLite(t), dedup.Config{Sequence: sequence})
+		gap := &dedup.GapError{Stream: "another"}
+		require.ErrorIs(t, b.deliverNumbered(t.Context(), "7", 1, func(*message.Message) error { return gap }), gap)
+		assert.Equal(t, dedup.Stats{Failed: 1}, b.d.Stats())
+	}
+}
+
+// TestStreamsAreTold apart, whatever the names of aggregates have in them.
+func TestStreamsAreTold(t *testing.T) {
+	t.Parallel()
+	streams := map[string]bool{}
+	for _, a := range [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"a%2Fb", "c"}, {"", "a"}, {"a", ""}, {"a%", "b"}, {"a%25", "b"}} {
+		msg := message.NewMessage("m", nil)
+		msg.Metadata.Set(gormoutbox.HeaderAggregateType, a[0])
+		msg.Metadata.Set(gormoutbox.HeaderAggregateID, a[1])
+		msg.Metadata.Set(gormoutbox.HeaderSequence, "1")
+		stream, number, numbered, err := dedup.SequenceFromMetadata(msg)
+		require.NoError(t, err)
+		assert.True(t, numbered)
+		assert.EqualValues(t, 1, number)
+		assert.False(t, streams[stream], stream)
+		streams[stream] = true
+	}
+}

@@ -109,10 +109,7 @@ func (t *transaction) commit() error {
 	case err == nil:
 		t.committed = true
 		return nil
-	case errors.Is(t.cause(), ErrCommitTimeout):
-		// Without context.Canceled in the chain, for which routers log nothing.
-		return fmt.Errorf("%w: %v: %v", ErrCommitTimeout, t.key, err) //nolint:errorlint // see above
-	case lost(err):
+	case lost(err) && !errors.Is(t.cause(), ErrCommitTimeout):
 		return &databaseError{fmt.Errorf("dedup: committing %v: %w", t.key, err)}
 	default:
 		return t.explain(fmt.Errorf("dedup: committing %v: %w", t.key, err))
@@ -149,8 +146,12 @@ type lasting struct {
 // Value implements context.Context.
 func (l lasting) Value(key any) any { return l.values.Value(key) }
 
-// explain adds to an error that the handler has ended the transaction, if it has.
+// explain adds to an error that the handler has ended the transaction, or that its time was up, if it is so.
 func (t *transaction) explain(err error) error {
+	if errors.Is(t.cause(), ErrCommitTimeout) {
+		// Without context.Canceled in the chain, for which routers log nothing.
+		return fmt.Errorf("%w: %v: %v", ErrCommitTimeout, t.key, err) //nolint:errorlint // see above
+	}
 	if errors.Is(err, sql.ErrTxDone) && t.cause() == nil {
 		return fmt.Errorf("%w: %w", ErrEndedByHandler, err)
 	}

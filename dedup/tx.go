@@ -15,6 +15,7 @@ type session struct {
 	db    *gorm.DB
 	msg   *message.Message // nil in Do
 	key   key
+	outer *session // the one within which this one runs, as Do in a handler
 	ended atomic.Bool
 }
 
@@ -30,8 +31,12 @@ func sessionOf(ctx context.Context) *session {
 // context alone does not say so: Pub/Subs in memory may pass on the context of
 // a handler that published the message.
 func handling(ctx context.Context, msg *message.Message, k key) bool {
-	s := sessionOf(ctx)
-	return s != nil && !s.ended.Load() && (msg != nil && s.msg == msg || s.key == k)
+	for s := sessionOf(ctx); s != nil; s = s.outer {
+		if !s.ended.Load() && (msg != nil && s.msg == msg || s.key == k) {
+			return true
+		}
+	}
+	return false
 }
 
 // Tx returns the transaction of the message whose handler (or function under Do) runs with ctx, or with a

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -33,7 +34,8 @@ type Config struct {
 	// success; Deduplicator.Stats tells them apart. Defaults to none.
 	Metrics message.HandlerMiddleware
 	// PoisonPublisher and PoisonTopic are where messages go that can't be handled. A watermilladapter.Publisher with
-	// OwnTransaction takes them into the outbox, so that they are there even while the broker is away. Without them such messages are nacked, and what comes of that
+	// OwnTransaction takes them into the outbox, so that they are there even while the broker is away. What an outbox refuses, a UUID that is no text for example,
+	// goes there under a new UUID, with the old one in the metadata PoisonedUUID, and metadata that could not be kept quoted, or with poisoned_ before its name. Without them such messages are nacked, and what comes of that
 	// is up to the broker: Kafka's consumer does not go on behind one. Defaults to none; set both.
 	PoisonPublisher message.Publisher
 	PoisonTopic     string
@@ -94,7 +96,7 @@ func Install(router *message.Router, d *dedup.Deduplicator, config Config) error
 		router.AddMiddleware(config.Metrics)
 	}
 	if config.PoisonPublisher != nil {
-		queue, err := middleware.PoisonQueueWithFilter(config.PoisonPublisher, config.PoisonTopic, poison)
+		queue, err := middleware.PoisonQueueWithFilter(taking{config.PoisonPublisher}, config.PoisonTopic, poison)
 		if err != nil {
 			return fmt.Errorf("dedup/chain: %w", err) // not reached: it is about the topic
 		}
@@ -164,7 +166,8 @@ func stays(err error) bool {
 // IsPoison is what Config.Poison is by default. An error is not about the message if its handling was ended by the router's closing, if another
 // delivery of it is being handled, if the connection to the database or to something else in the network failed, or if the middlewares stand in a harmful order.
 func IsPoison(err error) bool {
-	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.DeadlineExceeded) {
+	// The end of the handler's time is a net.Error, too; and network errors of a time that is up say that they are the end of a context.
+	if _, ok := errors.AsType[net.Error](err); ok && !has(err, context.DeadlineExceeded) {
 		return false
 	}
 	if _, ok := errors.AsType[*dedup.OrderError](err); ok || unavailable(err) {
@@ -176,4 +179,18 @@ func IsPoison(err error) bool {
 		}
 	}
 	return true
+}
+
+// has says whether an error is, or wraps, the very value.
+func has(err, value error) bool {
+	if err == value { //nolint:errorlint // that is the point
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // each one of the chain comes by
+	case interface{ Unwrap() error }:
+		return has(e.Unwrap(), value)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return has(err, value) })
+	}
+	return false
 }

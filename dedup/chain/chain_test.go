@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -213,6 +216,70 @@ func TestInstallRefuses(t *testing.T) {
 	require.NoError(t, chain.Install(router, d, chain.Config{Timeout: chain.NoLimit}))
 }
 
+// clientTimeout is like the error of an http.Client whose Timeout is over.
+type clientTimeout struct{}
+
+func (clientTimeout) Error() string        { return "context deadline exceeded (Client.Timeout exceeded)" }
+func (clientTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+func (clientTimeout) Timeout() bool        { return true }
+
+// TestPoisonThatTheOutboxRefuses is often poison for the same reason. It goes there all the same.
+func TestPoisonThatTheOutboxRefuses(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		db, d := open(t, env)
+		require.NoError(t, db.Use(gormoutbox.New(gormoutbox.Config{Logger: slog.New(slog.DiscardHandler)})))
+		require.NoError(t, gormoutbox.Migrate(t.Context(), db))
+		poison, err := watermilladapter.NewPublisher(db, watermilladapter.PublisherConfig{OwnTransaction: true})
+		require.NoError(t, err)
+		failures := []error{errHandler, errors.New("\xff and \x00")}
+		messages := []*message.Message{
+			message.NewMessage("", nil), message.NewMessage("\xff\xfe", nil), message.NewMessage("a\x00b", nil), message.NewMessage(strings.Repeat("x", 256), nil),
+		}
+		for name, value := range map[string]string{
+			"x": "\xff", "aggregate_type": "half", "name": strings.Repeat("x", 256), "_watermill_delayed_until": "soon", "\xff": "y", "event_version": strings.Repeat("9", 300),
+		} {
+			msg := message.NewMessage(name, []byte("payload"))
+			msg.Metadata.Set(name, value)
+			messages = append(messages, msg)
+		}
+		answers := make(chan error, 1)
+		var failure atomic.Int64
+		pubSub := start(t, func(r *message.Router) error {
+			return chain.Install(r, d, chain.Config{
+				Metrics: func(h message.HandlerFunc) message.HandlerFunc {
+					return func(msg *message.Message) ([]*message.Message, error) {
+						_, err := h(msg)
+						answers <- err
+						return nil, nil //nolint:nilnil // or it would come again
+					}
+				},
+				PoisonPublisher: poison, PoisonTopic: "poison", Retry: &middleware.Retry{},
+			})
+		}, func(*message.Message) error { return failures[failure.Load()] })
+		for i := range failures {
+			failure.Store(int64(i))
+			for _, msg := range messages {
+				require.NoError(t, pubSub.Publish("orders", msg.Copy()))
+				select {
+				case err := <-answers:
+					require.NoError(t, err, "%q %v", msg.UUID, msg.Metadata)
+				case <-time.After(patience):
+					require.Fail(t, "not handled")
+				}
+			}
+		}
+		assert.EqualValues(t, len(failures)*len(messages), count(t, db, "outbox_events"))
+		assert.Zero(t, count(t, db, "processed_events"))
+		var headers []string
+		require.NoError(t, db.Raw("SELECT headers FROM outbox_events").Scan(&headers).Error)
+		all := strings.Join(headers, "\n")
+		for _, want := range []string{`"poisoned_uuid":"\"\\xff\\xfe\""`, `"poisoned_aggregate_type":"half"`, `"x":"\"\\xff\""`, `"poisoned__watermill_delayed_until":"soon"`} {
+			assert.Contains(t, all, want)
+		}
+	})
+}
+
 func TestIsPoison(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
@@ -227,6 +294,9 @@ func TestIsPoison(t *testing.T) {
 		&dedup.GapError{}:                     false,
 		&dedup.SequenceError{Err: errHandler}: true,
 		dedup.ErrNoMessageID:                  true,
+		&url.Error{Op: "Get", Err: context.DeadlineExceeded}: true, // by the context of the message
+		&url.Error{Op: "Get", Err: clientTimeout{}}:          false,
+		errors.Join(errHandler, os.ErrDeadlineExceeded):      false,
 	} {
 		assert.Equal(t, want, chain.IsPoison(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
