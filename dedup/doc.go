@@ -8,7 +8,7 @@
 //	err := dedup.Migrate(ctx, db) // or apply dedup.Migrations with your own tool
 //	d, err := dedup.New(db, dedup.Config{})
 //
-//	router.AddMiddleware(d.Middleware)
+//	err = chain.Install(router, d, chain.Config{}) // of package dedup/chain: d.Middleware among those that belong around it
 //	router.AddConsumerHandler("stock", "order.created", sub, func(msg *message.Message) error {
 //		return dedup.Tx(msg.Context()).Create(&Reservation{ /* … */ }).Error
 //	})

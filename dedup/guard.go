@@ -69,7 +69,7 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller's
+	rows, err := tx.QueryContext(ctx, query, args...)
 	g.after(ctx, err)
 	g.pending = g.pending || g.mysql && locks(query)
 	return rows, err

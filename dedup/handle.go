@@ -149,7 +149,7 @@ func (d *Deduplicator) recordedBefore(ctx context.Context, k key) (bool, error) 
 	if err != nil && ctx.Err() != nil {
 		return false, &databaseError{fmt.Errorf("dedup: looking for the record of %v: %w", k, err)}
 	}
-	return found && err == nil, nil
+	return found && err == nil, nil //nolint:nilerr // record will find out
 }
 
 // plainPool is the pool behind GORM's cache of prepared statements, see transaction.raw.

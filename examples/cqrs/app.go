@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/dedup"
+	"github.com/gormoutbox/outbox/dedup/chain"
 	"github.com/gormoutbox/outbox/relay"
 )
 
@@ -33,7 +34,10 @@ func newApp(db *gorm.DB, broker *broker, post *carrier) (*app, error) {
 		return nil, err
 	}
 	// Outermost first: the duplicator delivers everything twice, as brokers do now and then.
-	router.AddMiddleware(middleware.Duplicator, once.Middleware)
+	router.AddMiddleware(middleware.Duplicator)
+	if err := chain.Install(router, once, chain.Config{}); err != nil {
+		return nil, err
+	}
 
 	m, err := newMarshaler()
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gormoutbox/outbox/dedup"
+	"github.com/gormoutbox/outbox/dedup/chain"
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/relay"
 )
@@ -81,7 +82,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	handled := make(chan *message.Message, 10)
-	router.AddMiddleware(d.Middleware)
+	if err := chain.Install(router, d, chain.Config{}); err != nil {
+		return err
+	}
 	router.AddConsumerHandler("stock", "order.created", pubsub, reserve(handled)) //nolint:contextcheck // a handler has the context of its message
 
 	// The relay runs within the router, from its start until it is drained.

@@ -14,6 +14,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/dedup"
+	"github.com/gormoutbox/outbox/dedup/chain"
 	"github.com/gormoutbox/outbox/relay"
 	"github.com/gormoutbox/outbox/watermilladapter"
 )
@@ -54,9 +55,11 @@ func (s *service) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	// Retry outside of dedup, so that each attempt has a transaction of its own. What it gives up comes again from the broker.
-	retry := middleware.Retry{MaxRetries: 3, InitialInterval: 10 * time.Millisecond, Multiplier: 2, ResetContextOnRetry: true, Logger: logger}
-	s.router.AddMiddleware(retry.Middleware, once.Middleware)
+	// The chain has Retry outside of dedup, so that each attempt has a transaction of its own. What it gives up comes again from the broker.
+	retry := &middleware.Retry{MaxRetries: 3, InitialInterval: 10 * time.Millisecond, Multiplier: 2, Logger: logger}
+	if err := chain.Install(s.router, once, chain.Config{Retry: retry}); err != nil {
+		return err
+	}
 
 	// Router.AddHandler wants a publisher. Under dedup there is nothing left for it to publish, and this one could
 	// not go past the outbox.

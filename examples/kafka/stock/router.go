@@ -48,6 +48,7 @@ func newRouter(db *gorm.DB, log *slog.Logger, topic string, subscriber message.S
 		once.Middleware,
 		middleware.Recoverer,
 	)
+	router.AddPlugin(once.RouterPlugin) // removes old records, and checks the order of the middlewares when the router starts
 	router.AddConsumerHandler("stock", topic, subscriber, handle)
 	return router, nil
 }
