@@ -145,11 +145,12 @@ func (d *Deduplicator) recordedBefore(ctx context.Context, k key) (bool, error) 
 		return false, nil
 	}
 	found, err := exists(ctx, plainPool(d.db), d.sql.committed, k.consumer, k.id)
-	d.repeated.Store(found && err == nil)
-	if err != nil && ctx.Err() != nil {
-		return false, &databaseError{fmt.Errorf("dedup: looking for the record of %v: %w", k, err)}
+	known := found && err == nil
+	d.repeated.Store(known)
+	if !known && ctx.Err() != nil {
+		return false, &databaseError{fmt.Errorf("dedup: looking for the record of %v: %w", k, ctx.Err())}
 	}
-	return found && err == nil, nil //nolint:nilerr // record will find out
+	return known, nil
 }
 
 // plainPool is the pool behind GORM's cache of prepared statements, see transaction.raw.
