@@ -142,7 +142,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 // else it finds out, record will, too.
 func (d *Deduplicator) recordedBefore(ctx context.Context, k key) (bool, error) {
 	if !d.repeated.Load() || ctx.Err() != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // beginTx says what that means
 	}
 	found, err := exists(ctx, plainPool(d.db), d.sql.committed, k.consumer, k.id)
 	known := found && err == nil
