@@ -74,7 +74,8 @@ func (d *Deduplicator) Stats() Stats {
 // for each message. It is a message.HandlerMiddleware:
 //
 //  1. A message that was handled before returns no message and no error, so it is acked.
-//  2. An error of the handler rolls back and is returned as it is; with ErrDatabase around it if the connection was lost.
+//  2. An error of the handler rolls back and is returned as it is; with ErrDatabase around it if the connection was lost, or the transaction in a
+//     deadlock of InnoDB. A statement that would end the transaction returns ErrEndsTransaction to the handler and is not run.
 //  3. A panic of the handler rolls back and goes on.
 //  4. Messages that the handler returns are written to the outbox, in the same transaction, and none are returned. If they
 //     can't be, it is rolled back: *ProducedMessagesError, or the error of the outbox.

@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ type guarded struct {
 	plain gorm.Tx // without the cache
 	bare  *guard  // of plain
 	mysql bool
-	// lost is why the transaction is there no more.
-	lost error
+	// lost is why the transaction is there no more, and refused why the last statement that the guard refused did not run.
+	lost, refused error
 	// pending says that a statement ran whose errors come with its rows, which GORM reads, and doubtful that somebody else has read some.
 	pending, doubtful bool
 }
@@ -79,8 +80,8 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	tx, err := g.before(query)
 	if err != nil { // there is no *sql.Row of an error but that of a context
-		ended, cancel := context.WithCancelCause(ctx)
-		cancel(err)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
 		return g.plain.QueryRowContext(ended, "SELECT 1")
 	}
 	row := tx.QueryRowContext(ctx, query, args...)
@@ -105,9 +106,21 @@ func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return g.Tx.StmtContext(ctx, stmt)
 }
 
+// explain adds to an error of the handler that a statement was refused, where that reads as the end of a context, and that the transaction was lost.
+func (g *guarded) explain(ctx context.Context, err error) error {
+	switch {
+	case g.lost != nil && !errors.Is(err, g.lost):
+		return fmt.Errorf("%w: %w", g.lost, err)
+	case g.refused != nil && errors.Is(err, context.Canceled) && ctx.Err() == nil && !errors.Is(err, g.refused):
+		return fmt.Errorf("%w: %w", g.refused, err)
+	}
+	return err
+}
+
 // before returns where the statement is to run, or why it must not.
 func (g *guard) before(query string) (gorm.Tx, error) {
 	if g.lost != nil {
+		g.refused = g.lost
 		return nil, g.lost
 	}
 	first, rest := words(query)
@@ -120,7 +133,8 @@ func (g *guard) before(query string) (gorm.Tx, error) {
 		}
 	}
 	if ends(g.mysql, first, rest) {
-		return nil, fmt.Errorf("%w: %s", ErrEndsTransaction, strings.Join(append([]string{first}, rest[:min(1, len(rest))]...), " "))
+		g.refused = fmt.Errorf("%w: %s", ErrEndsTransaction, strings.Join(append([]string{first}, rest[:min(1, len(rest))]...), " "))
+		return nil, g.refused
 	}
 	return g.Tx, nil
 }

@@ -39,6 +39,11 @@ func TestStatementsThatEndTheTransaction(t *testing.T) {
 				})
 				require.ErrorIs(t, err, dedup.ErrEndsTransaction, statement)
 				assert.Equal(t, before, b.effects(t), statement)
+				// A row has no error but that of a context, so the handler's is explained.
+				err = b.deliver(t.Context(), id, func(msg *message.Message) error {
+					return dedup.Tx(msg.Context()).Raw(statement).Row().Scan(new(int))
+				})
+				require.ErrorIs(t, err, dedup.ErrEndsTransaction, statement)
 				// A handler that passes over it has not ended anything.
 				require.NoError(t, b.deliver(t.Context(), id, func(msg *message.Message) error {
 					tx := dedup.Tx(msg.Context())
@@ -119,6 +124,14 @@ func TestADeadlockThatIsPassedOver(t *testing.T) {
 						_ = once(dedup.Tx(msg.Context()))
 						_ = write(msg)
 						return nil
+					})
+				},
+				"told as the handler's own": func(once func(tx *gorm.DB) error) message.HandlerFunc {
+					return consumer(func(msg *message.Message) error {
+						if once(dedup.Tx(msg.Context())) != nil {
+							return errHandler
+						}
+						return write(msg)
 					})
 				},
 				"tried again in a savepoint": func(once func(tx *gorm.DB) error) message.HandlerFunc {

@@ -128,6 +128,7 @@ func (d *Deduplicator) once(ctx context.Context, k key, msg *message.Message, fn
 	s := &session{db: tx.db, msg: msg, key: k, outer: sessionOf(ctx)}
 	defer s.ended.Store(true)
 	if err := fn(tx, gormoutbox.WithTx(context.WithValue(ctx, sessionKey{}, s), tx.db)); err != nil {
+		err = tx.guarded.explain(ctx, err)
 		// A driver also breaks the connection when the message's context ends. That is the handler's doing, which took too long.
 		if tx.end(ctx) && ctx.Err() == nil {
 			err = aboutDatabase(err)
