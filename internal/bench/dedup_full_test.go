@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -23,8 +24,39 @@ import (
 //	OUTBOX_BENCH_RECORDS=10000000 make bench ARGS='-bench DedupFull -timeout 60m'
 const recordsVariable = "OUTBOX_BENCH_RECORDS"
 
-// BenchmarkDedupFull compares a table of records that begins empty with a full one. Ids are random, which is the worst case: each record goes to
-// another page of the index, and those of a large table are not all in memory. (Those of this outbox are UUIDv7: new ones are neighbours.)
+// kindOfIDs is what the ids of messages are like.
+type kindOfIDs struct {
+	name  string
+	fresh func(int) string
+	// again picks one of the records to be delivered again.
+	again func(ids []uuid.UUID) uuid.UUID
+	// stamp makes the i-th of n ids what it is to be.
+	stamp func(id *uuid.UUID, i, n int)
+}
+
+var kindsOfIDs = []kindOfIDs{
+	// The worst case: each record goes to another page of the index, and those of a large table are not all in memory.
+	{
+		name: "random", fresh: fresh,
+		again: func(ids []uuid.UUID) uuid.UUID { return ids[rand.IntN(len(ids))] },
+		stamp: func(*uuid.UUID, int, int) {},
+	},
+	// Those of this outbox, of a month: new ones are neighbours, and what comes again is seldom old.
+	{
+		name: "uuidv7", fresh: func(int) string { return uuid.Must(uuid.NewV7()).String() },
+		again: func(ids []uuid.UUID) uuid.UUID { return ids[len(ids)-1-rand.IntN(min(len(ids), 100_000))] },
+		stamp: func(id *uuid.UUID, i, n int) {
+			const month = 30 * 24 * time.Hour
+			ms := time.Now().Add(-month + time.Duration(float64(month)*float64(i)/float64(n+1))).UnixMilli()
+			for b := range 6 {
+				id[b] = byte(ms >> (8 * (5 - b)))
+			}
+			id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
+		},
+	},
+}
+
+// BenchmarkDedupFull compares a table of records that begins empty with a full one.
 func BenchmarkDedupFull(b *testing.B) {
 	records := 100_000
 	if text := os.Getenv(recordsVariable); text != "" {
@@ -36,15 +68,17 @@ func BenchmarkDedupFull(b *testing.B) {
 		name string
 		make func(testing.TB) testenv.Database
 	}{{"postgres", testenv.Postgres}, {"mariadb", testenv.MariaDB}} {
-		b.Run(fmt.Sprintf("%s/%d", d.name, records), func(b *testing.B) { benchmarkDedupFull(b, d.make(b), records) })
+		for _, kind := range kindsOfIDs {
+			b.Run(fmt.Sprintf("%s/%s/%d", kind.name, d.name, records), func(b *testing.B) { benchmarkDedupFull(b, d.make(b), records, kind) })
+		}
 	}
 }
 
-func benchmarkDedupFull(b *testing.B, db testenv.Database, records int) {
+func benchmarkDedupFull(b *testing.B, db testenv.Database, records int, kind kindOfIDs) {
 	const emptyTable, fullTable = "events_empty", "events_full"
 	g := connections(b, db.Open(b), 16)
 	require.NoError(b, g.AutoMigrate(&reservation{}))
-	ids := newIDs(records)
+	ids := newIDs(records, kind)
 	fillRecords(b, g, emptyTable, nil)
 	fillRecords(b, g, fullTable, ids)
 	b.Cleanup(func() { require.NoError(b, g.Migrator().DropTable(emptyTable, fullTable)) })
@@ -56,29 +90,29 @@ func benchmarkDedupFull(b *testing.B, db testenv.Database, records int) {
 		// What is in the empty table by now is what the turns before have recorded.
 		b.Run(fmt.Sprintf("first/%d", c), func(b *testing.B) {
 			interleave(b,
-				variant{name: "empty", run: deliver(c, n, empty, fresh)},
-				variant{name: "full", run: deliver(c, n, full, fresh)},
-				variant{name: "own_tx", run: deliver(c, n, handlers.ownTx(), fresh)},
+				variant{name: "empty", run: deliver(c, n, empty, kind.fresh)},
+				variant{name: "full", run: deliver(c, n, full, kind.fresh)},
+				variant{name: "own_tx", run: deliver(c, n, handlers.ownTx(), kind.fresh)},
 			)
 		})
 		b.Run(fmt.Sprintf("duplicate/%d", c), func(b *testing.B) {
-			few := newIDs(n)
+			few := newIDs(n, kind)
 			deliver(c, n, empty, func(i int) string { return few[i].String() })(b)
 			interleave(b,
 				variant{name: "empty", run: deliver(c, n, empty, func(i int) string { return few[i].String() })},
-				// any of all, so seldom one that was looked for before
-				variant{name: "full", run: deliver(c, n, full, func(int) string { return ids[rand.IntN(len(ids))].String() })},
+				variant{name: "full", run: deliver(c, n, full, func(int) string { return kind.again(ids).String() })},
 			)
 		})
 	}
 }
 
-// newIDs returns random UUIDs, in order.
-func newIDs(n int) []uuid.UUID {
+// newIDs returns UUIDs, in order.
+func newIDs(n int, kind kindOfIDs) []uuid.UUID {
 	random := rand.NewChaCha8([32]byte{})
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
 		_, _ = random.Read(ids[i][:]) // never fails
+		kind.stamp(&ids[i], i, n)
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	return ids

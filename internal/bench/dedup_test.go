@@ -44,7 +44,7 @@ func BenchmarkDedup(b *testing.B) {
 func benchmarkDedup(b *testing.B, db testenv.Database, c int) {
 	g := connections(b, db.Open(b), c) // no more are opened, and all stay
 	require.NoError(b, g.AutoMigrate(&reservation{}))
-	fillRecords(b, g, dedup.DefaultTable, newIDs(10_000))
+	fillRecords(b, g, dedup.DefaultTable, newIDs(10_000, kindsOfIDs[0]))
 
 	n := messagesOf(c)
 	handlers := dedupHandlers{b: b, db: g}
