@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/utils"
 
 	"github.com/gormoutbox/outbox/dedup"
 	"github.com/gormoutbox/outbox/internal/testenv"
@@ -215,4 +217,32 @@ func TestADeadlockAmongRows(t *testing.T) {
 			require.NoError(t, b.deliver(t.Context(), "m1", write))
 		})
 	}
+}
+
+// places is a logger that notes where GORM says that statements come from.
+type places struct {
+	logger.Interface
+
+	seen []string
+}
+
+func (p *places) Trace(context.Context, time.Time, func() (string, int64), error) {
+	p.seen = append(p.seen, utils.FileWithLineNum())
+}
+
+// TestLogsNameTheHandler, and not what stands between it and the logger.
+func TestLogsNameTheHandler(t *testing.T) {
+	t.Parallel()
+	testenv.Each(t, func(t *testing.T, env testenv.Database) {
+		b := setup(t, env, dedup.Config{})
+		p := &places{Interface: logger.Discard}
+		d, err := dedup.New(b.db.Session(&gorm.Session{Logger: p}), dedup.Config{Consumer: "stock"})
+		require.NoError(t, err)
+		_, err = d.Middleware(consumer(func(msg *message.Message) error {
+			return dedup.Tx(msg.Context()).Create(&effect{}).Error
+		}))(message.NewMessage("m1", nil))
+		require.NoError(t, err)
+		require.Len(t, p.seen, 1)
+		assert.Contains(t, p.seen[0], "guard_test.go:")
+	})
 }

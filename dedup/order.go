@@ -59,7 +59,7 @@ var harms = []harm{
 // harmOf recognises one of Watermill's middlewares by the name of its function, or of the one that it has returned. Where the compiler has put the
 // middleware into its caller, that function is named after the caller, and only its source file tells.
 func harmOf(fn reflect.Value) (harm, bool) {
-	name, ours := strings.CutPrefix(funcName(fn), watermillMiddleware)
+	name, direct := strings.CutPrefix(funcName(fn), watermillMiddleware)
 	path, file := "", ""
 	if f := runtime.FuncForPC(fn.Pointer()); f != nil {
 		path, _ = f.FileLine(fn.Pointer())
@@ -67,7 +67,7 @@ func harmOf(fn reflect.Value) (harm, bool) {
 	}
 	inlined := strings.Contains(path, "/watermill") && strings.HasSuffix(path, "/message/router/middleware/")
 	i := slices.IndexFunc(harms, func(h harm) bool {
-		return ours && strings.HasPrefix(name, h.prefix) || !ours && inlined && file == h.file
+		return direct && strings.HasPrefix(name, h.prefix) || !direct && inlined && file == h.file
 	})
 	if i < 0 {
 		return harm{}, false

@@ -44,7 +44,7 @@ func handling(ctx context.Context, msg *message.Message, k key) bool {
 // written through it is committed with the record of the message, when the
 // handler has returned nil.
 //
-// Use it in the handler only: after the handler has returned every call fails with
+// Use it in the handler only, and in one goroutine at a time: after the handler has returned every call fails with
 // sql.ErrTxDone. Don't call Commit or Rollback on it; Transaction makes a savepoint.
 //
 // Without a transaction in ctx the result is not nil, but every call on it fails

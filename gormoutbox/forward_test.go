@@ -20,6 +20,7 @@ func TestTransactionsInContexts(t *testing.T) {
 	t.Parallel()
 	g := setup(t, testenv.SQLite(t), gormoutbox.Config{}, &Order{})
 	assert.Nil(t, gormoutbox.TxFrom(t.Context()))
+	assert.Nil(t, gormoutbox.TxFrom(gormoutbox.WithTx(t.Context(), g)), "it is no transaction")
 	type key struct{}
 	require.ErrorIs(t, g.Transaction(func(tx *gorm.DB) error {
 		ctx := context.WithValue(gormoutbox.WithTx(t.Context(), tx.Where("1 = 0")), key{}, 1)

@@ -22,11 +22,15 @@ func WithTx(ctx context.Context, tx *gorm.DB) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-// TxFrom returns the transaction that WithTx has put into ctx, with ctx as the context of its statements, or nil. The middleware of
+// TxFrom returns the transaction that WithTx has put into ctx, with ctx as the context of its statements, or nil if there is none, or a *gorm.DB that
+// is no transaction. One that has failed is returned with its error. The middleware of
 // package dedup puts its own there.
 func TxFrom(ctx context.Context) *gorm.DB {
 	tx, _ := ctx.Value(txKey{}).(*gorm.DB)
 	if tx == nil {
+		return nil
+	}
+	if _, ok := transactionOf(tx.Statement.ConnPool); !ok && tx.Error == nil {
 		return nil
 	}
 	return tx.Session(&gorm.Session{NewDB: true, Context: ctx})

@@ -91,21 +91,14 @@ func (p *Publisher) transaction(msg *message.Message) (*gorm.DB, error) {
 	ctx := msg.Context()
 	tx := gormoutbox.TxFrom(ctx)
 	switch {
-	case p.config.OwnTransaction && (tx == nil || tx.Error == nil && tx.Callback() == p.db.Callback() && !isTransaction(tx)):
+	case tx == nil && p.config.OwnTransaction:
 		return p.db.WithContext(ctx), nil
 	case tx == nil:
 		return nil, ErrNoTransaction
 	case tx.Error == nil && tx.Callback() != p.db.Callback():
 		return nil, ErrOtherDatabase
-	case tx.Error == nil && !isTransaction(tx):
-		return nil, ErrNoTransaction
 	}
 	return tx, nil
-}
-
-func isTransaction(db *gorm.DB) bool {
-	_, ok := db.Statement.ConnPool.(gorm.TxCommitter)
-	return ok
 }
 
 // Close does nothing: a publisher has nothing of its own, and may be shared by handlers whose routers close it.

@@ -51,6 +51,16 @@ func open(t *testing.T, env testenv.Database) (*gorm.DB, *dedup.Deduplicator) {
 	return db, d
 }
 
+// poisonPublisher is the one of docs/consumers.md.
+func poisonPublisher(t *testing.T, db *gorm.DB) message.Publisher {
+	t.Helper()
+	require.NoError(t, db.Use(gormoutbox.New(gormoutbox.Config{Logger: slog.New(slog.DiscardHandler)})))
+	require.NoError(t, gormoutbox.Migrate(t.Context(), db))
+	poison, err := watermilladapter.NewPublisher(db, watermilladapter.PublisherConfig{OwnTransaction: true})
+	require.NoError(t, err)
+	return poison
+}
+
 func count(t *testing.T, db *gorm.DB, table string) (n int64) {
 	t.Helper()
 	require.NoError(t, db.Table(table).Count(&n).Error)
@@ -81,10 +91,7 @@ func TestTheChain(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, env testenv.Database) {
 		db, d := open(t, env)
-		require.NoError(t, db.Use(gormoutbox.New(gormoutbox.Config{Logger: slog.New(slog.DiscardHandler)})))
-		require.NoError(t, gormoutbox.Migrate(t.Context(), db))
-		poison, err := watermilladapter.NewPublisher(db, watermilladapter.PublisherConfig{OwnTransaction: true})
-		require.NoError(t, err)
+		poison := poisonPublisher(t, db)
 		var runs, measured atomic.Int64
 		done := make(chan string, 100)
 		pubSub := start(t, func(r *message.Router) error {
@@ -228,10 +235,7 @@ func TestPoisonThatTheOutboxRefuses(t *testing.T) {
 	t.Parallel()
 	testenv.Each(t, func(t *testing.T, env testenv.Database) {
 		db, d := open(t, env)
-		require.NoError(t, db.Use(gormoutbox.New(gormoutbox.Config{Logger: slog.New(slog.DiscardHandler)})))
-		require.NoError(t, gormoutbox.Migrate(t.Context(), db))
-		poison, err := watermilladapter.NewPublisher(db, watermilladapter.PublisherConfig{OwnTransaction: true})
-		require.NoError(t, err)
+		poison := poisonPublisher(t, db)
 		failures := []error{errHandler, errors.New("\xff and \x00")}
 		messages := []*message.Message{
 			message.NewMessage("", nil), message.NewMessage("\xff\xfe", nil), message.NewMessage("a\x00b", nil), message.NewMessage(strings.Repeat("x", 256), nil),

@@ -9,6 +9,8 @@ import (
 
 // witness is the logger of a handler's transaction on MySQL and MariaDB. GORM tells it of each statement when it has read the rows, so it
 // sees the errors that come with them, which the guard does not.
+//
+// Nothing generates this file. GORM's loggers name the first caller that is in no file of GORM's and in none with such a name, and that is to be the handler.
 type witness struct {
 	logger.Interface
 
