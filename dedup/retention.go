@@ -18,6 +18,8 @@ import (
 const (
 	// purgeEvery is the pause between two rounds of Run.
 	purgeEvery = time.Hour
+	// purgeAgain is the pause after a round in which another process was removing records: it may have a longer retention.
+	purgeAgain = 3 * time.Second
 	// purgeRows is how many records one statement removes at most.
 	purgeRows = 1000
 )
@@ -36,17 +38,23 @@ var purgeForms = map[string]string{
 // A message that comes again after its record was removed is handled again. What the handler returned then has the ids
 // that it had before, see OutputID.
 func (d *Deduplicator) Purge(ctx context.Context) (removed int64, err error) {
+	removed, _, err = d.purge(ctx)
+	return removed, err
+}
+
+// purge is Purge, and tells whether it was alone.
+func (d *Deduplicator) purge(ctx context.Context) (removed int64, alone bool, err error) {
 	if d.config.Retention == KeepForever {
-		return 0, nil
+		return 0, true, nil
 	}
 	for {
 		n, alone, err := d.purgeSome(ctx)
 		removed += n
 		if err != nil {
-			return removed, fmt.Errorf("dedup: removing old records: %w", err)
+			return removed, alone, fmt.Errorf("dedup: removing old records: %w", err)
 		}
 		if !alone || n < purgeRows {
-			return removed, nil
+			return removed, alone, nil
 		}
 	}
 }
@@ -80,19 +88,23 @@ func (d *Deduplicator) purgeSome(ctx context.Context) (n int64, alone bool, err 
 }
 
 // Run calls Purge at once and then every hour, until ctx ends, and returns nil then. Errors are logged, and it goes on. Any number of processes may
-// run it.
+// run it, with retentions of their own: if another one was at it, Run asks again after some seconds.
 func (d *Deduplicator) Run(ctx context.Context) error {
 	for {
-		n, err := d.Purge(ctx)
+		wait := purgeEvery
+		n, alone, err := d.purge(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it has ended as it was told to
 		case err != nil:
 			d.config.Logger.ErrorContext(ctx, "old records could not be removed; it is tried again later", slog.Any("error", err))
+		case !alone:
+			d.config.Logger.DebugContext(ctx, "another process is removing old records; it is tried again soon", slog.Int64("records", n))
+			wait = purgeAgain
 		case n > 0:
 			d.config.Logger.DebugContext(ctx, "old records removed", slog.Int64("records", n))
 		}
-		if !pause.Sleep(ctx, pause.Spread(purgeEvery)) {
+		if !pause.Sleep(ctx, pause.Spread(wait)) {
 			return nil
 		}
 	}

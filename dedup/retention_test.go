@@ -134,6 +134,29 @@ func TestPurgingBesideHandlers(t *testing.T) {
 	})
 }
 
+// TestRunComesBackAfterAnother that was removing records, which may have a longer retention and leave what is old here.
+func TestRunComesBackAfterAnother(t *testing.T) {
+	t.Parallel()
+	serverDatabases(t, func(t *testing.T, env testenv.Database) {
+		b := setup(t, env, dedup.Config{Retention: time.Hour})
+		b.old(t, 1, 2)
+		logged := make(chan struct{}, 1000)
+		d, err := dedup.New(b.db, dedup.Config{Retention: time.Hour, Logger: slog.New(notify{slog.DiscardHandler, logged})})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		require.NoError(t, b.db.Transaction(func(tx *gorm.DB) error {
+			require.NoError(t, tx.Exec("SELECT version FROM processed_events_schema WHERE version = 1 FOR UPDATE").Error)
+			go func() { ended <- d.Run(ctx) }()
+			isDone(t, logged, "the word that another one is at it")
+			return nil
+		}))
+		assert.Eventually(t, func() bool { return b.records(t) == 0 }, patience, 10*time.Millisecond, "it did not come back")
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
 func TestTheRouterStartsTheRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t, testenv.Postgres(t), dedup.Config{Retention: time.Hour})
