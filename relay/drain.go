@@ -56,12 +56,12 @@ func (s *store) highest(ctx context.Context) (high int64, err error) {
 
 // drained says that no event up to a number is to be published, and that no aggregate waits for its next attempt with one.
 func (s *store) drained(ctx context.Context, high int64) (ok bool, err error) {
-	open := "SELECT 1 FROM " + s.events + " e WHERE e.part = p.part AND e.seq > p.low AND e.seq <= ? AND " + s.pending() + " ORDER BY e.seq LIMIT 1"
+	open := "SELECT 1 FROM " + s.events + " e" + s.besideHeld() + " WHERE e.part = p.part AND e.seq > p.low AND e.seq <= ? AND " + s.pending() + " ORDER BY e.seq LIMIT 1"
 	pending := "EXISTS (SELECT 1 FROM " + s.partitions + " p WHERE (" + open + ") = 1)"
 	if s.dialect.Name() != "postgres" {
-		pending = "EXISTS (SELECT 1 FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > (SELECT MIN(low) FROM " + s.partitions + ") AND e.seq <= ? AND " + s.pending() + ")"
+		pending = "EXISTS (SELECT 1 FROM " + s.events + " e" + s.bySeq + s.besideHeld() + " WHERE e.seq > (SELECT MIN(low) FROM " + s.partitions + ") AND e.seq <= ? AND " + s.pending() + ")"
 	}
-	due := "SELECT 1 FROM " + s.events + " e WHERE e.available_at <= " + s.now() + " AND e.seq <= ? AND e.processed_at IS NULL AND e.parked_at IS NULL AND " + s.notHeld()
+	due := "SELECT 1 FROM " + s.events + " e" + s.besideHeld() + " WHERE e.available_at <= " + s.now() + " AND e.seq <= ? AND e.processed_at IS NULL AND e.parked_at IS NULL AND " + s.notHeld()
 	retry := "SELECT 1 FROM " + s.held + " h WHERE h.until IS NOT NULL AND h.seq <= ?"
 	query := "SELECT CASE WHEN " + pending + " OR EXISTS (" + due + ") OR EXISTS (" + retry + ") THEN 1 ELSE 0 END"
 	err = s.query(ctx, s.db, query, []any{high, high, high}, func(rows *sql.Rows) error {

@@ -25,6 +25,9 @@ type gap struct {
 // survey is what two looks at the numbers of (from, to] and of the gaps found, one after the other.
 type survey struct {
 	from, to int64
+	// whole says that each of these numbers has a committed row; they are not listed then, but in gaps. more says that to is where the look ended,
+	// not the table.
+	whole, more bool
 	// written are those of rows of all transactions, ended or not.
 	written []int64
 	// committed are those that could be seen as committed a moment later, in order, and pending those of them in gaps that are to be read.
@@ -53,7 +56,7 @@ func (g *gaps) update(s survey, now time.Time) {
 	}
 	next := s.from + 1
 	for _, old := range g.ranges {
-		if high := min(old.low-1, s.to); next <= high {
+		if high := min(old.low-1, s.to); next <= high && !s.whole {
 			look(next, high, now, false)
 		}
 		if old.low <= s.to {
@@ -64,7 +67,7 @@ func (g *gaps) update(s survey, now time.Time) {
 		}
 		next = max(next, old.high+1)
 	}
-	if next <= s.to {
+	if next <= s.to && !s.whole {
 		look(next, s.to, now, false)
 	}
 	g.ranges = merge(out, g.most)

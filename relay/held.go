@@ -42,7 +42,7 @@ func (s *store) due(ctx context.Context, leases []lease, limit int) ([]item, err
 		part = "+e.part" // or its planner goes through the partitions instead of the few delayed events
 	}
 	in, args = s.partsIn(part, leases)
-	query = "SELECT " + s.columns() + " FROM " + s.events + " e WHERE e.available_at <= " + s.now() + " AND " + in +
+	query = "SELECT " + s.columns() + " FROM " + s.events + " e" + s.besideHeld() + " WHERE e.available_at <= " + s.now() + " AND " + in +
 		" AND e.processed_at IS NULL AND e.parked_at IS NULL AND " + s.notHeld() + " ORDER BY e.available_at, e.seq LIMIT " + strconv.Itoa(limit)
 	if _, err := s.scanItems(ctx, query, args, &delayed); err != nil {
 		return nil, fmt.Errorf("reading due delayed events: %w", err)

@@ -39,6 +39,8 @@ type loopState struct {
 type passResult struct {
 	found     int
 	published int
+	// more says that there is more to look at, although nothing may have been found.
+	more bool
 }
 
 // loop makes passes until ctx ends and waits in between. work outlives ctx.
@@ -56,7 +58,7 @@ func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 	for ctx.Err() == nil && work.Err() == nil {
 		res, err := r.pass(ctx, work, &st)
 		r.health.passed(res, err, st.outage > 0, len(r.leases.current()))
-		if err == nil && res.found == 0 && idle != nil {
+		if err == nil && res.found == 0 && !res.more && idle != nil {
 			idle(ctx)
 		}
 		switch {
@@ -71,7 +73,7 @@ func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 			pause.Sleep(ctx, pause.Backoff(r.config.MinBackoff, max(maxOutagePause, r.config.MinBackoff), st.outage))
 		default:
 			st.failures = 0
-			p.wait(ctx, res.found > 0)
+			p.wait(ctx, res.found > 0 || res.more)
 		}
 	}
 }
@@ -151,7 +153,7 @@ func (r *Relay) pass(ctx, work context.Context, st *loopState) (passResult, erro
 	}
 	onward := r.reader.settled(p, s)
 	r.health.charge(done, len(decided)-done)
-	res := passResult{found: found, published: done}
+	res := passResult{found: found, published: done, more: p.endsEarly()}
 	if onward && done == found {
 		n, err := r.stream(ctx, work, st, owned, p)
 		res.found, res.published = res.found+n, res.published+n

@@ -34,7 +34,9 @@ type model struct {
 	base, bound int64
 	// walks and ended count what is of interest: pages behind others, bystanders that ended.
 	walks, ended, crowded, stops int
-	fault                        string
+	// wholes are surveys that only counted, windows those of MySQL.
+	wholes, windows int
+	fault           string
 	// quiet ends the writing.
 	quiet bool
 }
@@ -134,8 +136,7 @@ func (m *model) follow(behind page) page {
 	m.walks++
 	p := behind.follow()
 	if m.joint {
-		m.collectJoint(&p, behind.rest[0].seq, p.walk.high)
-		return p
+		return m.followJoint(behind)
 	}
 	for {
 		p = behind.follow()
@@ -158,6 +159,30 @@ func (m *model) follow(behind page) page {
 			return p
 		}
 		behind.rest, behind.width = p.rest, p.width
+	}
+}
+
+// followJoint reads without a window or by windows.
+func (m *model) followJoint(behind page) page {
+	for {
+		p := behind.follow()
+		begin, limit := behind.rest[0].seq, m.limit()
+		if m.random.IntN(2) == 0 {
+			m.collectJoint(&p, begin, p.walk.high)
+			return p
+		}
+		m.windows++
+		to := min(begin+1+int64(m.random.IntN(30)), p.walk.high)
+		for seq := begin + 1; seq <= to && len(p.items) < limit; seq++ {
+			if e := m.pending(seq); e != nil {
+				p.items = append(p.items, e.item)
+			}
+		}
+		p.coverWindow(m.leases, begin, to, limit, false, -1)
+		if len(p.items) > 0 || !p.goesOn() {
+			return p
+		}
+		behind.rest = p.rest
 	}
 }
 
@@ -237,8 +262,8 @@ func (m *model) readJoint() page {
 			m.crowded++
 		}
 		m.base, m.bound = from, s.to
-		if high := s.belowInFlight(); m.marks.full && high > from {
-			p.walk, to = &walk{leases: signature(m.leases), high: high, horizon: p.horizon}, high
+		if high := s.belowInFlight(); (m.marks.full || s.more) && high > from {
+			p.walk, to = &walk{leases: signature(m.leases), high: high, horizon: p.horizon, pages: m.random.IntN(3) * 4, more: s.more && high == s.to}, high
 		}
 	}
 	m.others(3)
@@ -266,10 +291,15 @@ func (m *model) readJoint() page {
 func (m *model) survey(from int64) survey {
 	s := survey{from: from, to: from, pending: map[int64]bool{}}
 	most := 1 + m.random.IntN(40)
-	for seq := from + 1; seq <= m.seq && most > 0; seq++ {
+	if m.random.IntN(2) == 0 {
+		m.count(&s, int64(1+m.random.IntN(20)))
+	}
+	for seq := from + 1; seq <= m.seq && most > 0 && !s.whole; seq++ {
 		if e := m.events[seq]; e != nil && e.written {
 			s.written, s.to = append(s.written, seq), seq
-			most--
+			if most--; most == 0 {
+				s.more = true
+			}
 		}
 	}
 	watched := m.gaps.ranges
@@ -281,7 +311,7 @@ func (m *model) survey(from int64) survey {
 		}
 	}
 	m.others(4)
-	for seq := from + 1; seq <= s.to; seq++ {
+	for seq := from + 1; seq <= s.to && !s.whole; seq++ {
 		if e := m.events[seq]; e != nil && e.visible {
 			s.committed = append(s.committed, seq)
 		}
@@ -297,6 +327,20 @@ func (m *model) survey(from int64) survey {
 	slices.Sort(s.written)
 	slices.Sort(s.committed)
 	return s
+}
+
+// count looks whether each of some numbers has a committed row.
+func (m *model) count(s *survey, reach int64) {
+	rows, last := int64(0), int64(0)
+	for seq := s.from + 1; seq <= s.from+reach; seq++ {
+		if e := m.events[seq]; e != nil && e.visible {
+			rows, last = rows+1, seq
+		}
+	}
+	if rows > 0 && rows == last-s.from {
+		s.whole, s.to, s.more = true, last, rows == reach
+		m.wholes++
+	}
 }
 
 func (m *model) collectJoint(p *page, from, to int64) {
@@ -412,7 +456,7 @@ func cmpOr(a, b int64) int64 {
 // done nor behind a hold nor of a bystander would never be read again. With serialized writers none overtakes another one of its key.
 func TestNothingBelowTheLowMarkIsEverUndelivered(t *testing.T) {
 	t.Parallel()
-	walks, ended, crowded, stops := 0, 0, 0, 0
+	walks, ended, crowded, stops, wholes, windows := 0, 0, 0, 0, 0, 0
 	for seed := range uint64(1200) {
 		m := &model{
 			joint: seed%2 == 0, serial: seed%3 > 0, random: rand.New(rand.NewPCG(seed, 7)), events: map[int64]*modelEvent{},
@@ -446,11 +490,14 @@ func TestNothingBelowTheLowMarkIsEverUndelivered(t *testing.T) {
 			m.check(t, fmt.Sprintf("seed %d, at the end", seed))
 		}
 		walks, ended, crowded, stops = walks+m.walks, ended+m.ended, crowded+m.crowded, stops+m.stops
+		wholes, windows = wholes+m.wholes, windows+m.windows
 	}
 	require.Greater(t, walks, 1000, "walks go on")
 	require.Greater(t, crowded, 100, "there are more gaps than are watched")
 	require.Greater(t, stops, 100, "walks end before what their begin could not see")
 	require.Greater(t, ended, 1000, "bystanders end")
+	require.Greater(t, wholes, 1000, "surveys count")
+	require.Greater(t, windows, 1000, "windows are read")
 }
 
 // handOver gives a partition away and takes it again, or all of them to a relay that knows nothing but the saved marks.

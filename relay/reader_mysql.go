@@ -3,11 +3,8 @@ package relay
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -22,17 +19,14 @@ type mysqlReader struct {
 	// surveyed is when the last survey was, base the number above which it looked, and bound that up to which all is watched.
 	surveyed    time.Time
 	base, bound int64
+	// reach is how many numbers the next survey counts.
+	reach int64
+	// width is how many numbers the last page of a walk took.
+	width int64
 }
 
-const (
-	// surveyRows is how many rows a survey looks at.
-	surveyRows = 10_000
-	// surveyEvery is the pause between two surveys if there is no backlog to walk over.
-	surveyEvery = 250 * time.Millisecond
-)
-
 func newMySQLReader(s *store, window time.Duration) *mysqlReader {
-	return &mysqlReader{store: s, marks: newMarks(), gaps: gaps{window: window, most: maxGaps}, now: time.Now}
+	return &mysqlReader{store: s, marks: newMarks(), gaps: gaps{window: window, most: maxGaps}, now: time.Now, reach: surveyRows}
 }
 
 // read implements reader.
@@ -50,8 +44,8 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 		}
 		r.gaps.update(s, r.now())
 		r.surveyed, r.base, r.bound = r.now(), from, s.to
-		if high := s.belowInFlight(); r.full && high > from { // there is a backlog
-			p.walk, to = &walk{leases: signature(leases), high: high, horizon: p.horizon}, high
+		if high := s.belowInFlight(); (r.full || s.more) && high > from { // there is a backlog
+			p.walk, to = &walk{leases: signature(leases), high: high, horizon: p.horizon, pages: walkPages, more: s.more && high == s.to}, high
 		}
 	}
 	p.bounds = make(map[int]int64, len(leases))
@@ -60,6 +54,9 @@ func (r *mysqlReader) read(ctx context.Context, leases []lease, limit int) (page
 	}
 	if p.walk != nil {
 		p.walk.bounds = p.bounds
+		if len(r.gaps.below(from)) == 0 {
+			return r.next(ctx, leases, page{walk: p.walk, nth: -1, rest: []place{{seq: from}}, width: r.width}, limit)
+		}
 	}
 	if err := r.readWithGaps(ctx, from, to, leases, limit, &p); err != nil {
 		return page{}, fmt.Errorf("reading events: %w", err)
@@ -76,7 +73,7 @@ func (r *mysqlReader) readWithGaps(ctx context.Context, from, to int64, leases [
 	}
 	in, args := r.partsIn("e.part", leases)
 	rest := " AND " + in + " AND " + r.pending() + " ORDER BY e.seq LIMIT ?)"
-	read := "(SELECT ? AS late, " + r.columns() + " FROM " + r.events + " e" + r.bySeq + " WHERE "
+	read := "(SELECT ? AS late, " + r.columns() + " FROM " + r.events + " e" + r.bySeq + r.besideHeld() + " WHERE "
 	query := read + rangesIn(watched) + rest + " UNION ALL " + read + "e.seq > ? AND e.seq <= ?" + rest
 	all := append(append([]any{1}, args...), limit, 0, from, to)
 	all = append(append(all, args...), limit)
@@ -114,8 +111,46 @@ func (r *mysqlReader) readWithGaps(ctx context.Context, from, to int64, leases [
 
 // next implements reader.
 func (r *mysqlReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {
-	p := behind.follow()
-	return p, r.readBySeq(ctx, behind.rest[0].seq, p.walk.high, leases, limit, &p)
+	for {
+		p := behind.follow()
+		begin := behind.rest[0].seq
+		if behind.width < sparse*int64(limit) {
+			err := r.readBySeq(ctx, begin, p.walk.high, leases, limit, &p)
+			if p.widthOf(begin); p.full {
+				r.width = p.width
+			}
+			return p, err
+		}
+		to := min(begin+behind.width, p.walk.high)
+		cut, err := r.readWindow(ctx, begin, to, leases, limit, &p)
+		if err != nil {
+			return page{}, err
+		}
+		p.coverWindow(leases, begin, to, limit, cut, -1)
+		if p.full {
+			r.width = p.width
+		}
+		if len(p.items) > 0 || !p.goesOn() {
+			return p, nil
+		}
+		behind.rest, behind.width = p.rest, p.width
+	}
+}
+
+// sparse is how many numbers there are at least for each event where windows are read.
+const sparse = 4
+
+// readWindow reads a window of numbers of which few are pending, the others being behind held ones, for example: partition by partition, where the rows of the
+// table stand in order, and only then sorted. The rows themselves are fetched after that, since they may be large.
+func (r *mysqlReader) readWindow(ctx context.Context, begin, to int64, leases []lease, limit int, p *page) (cut bool, err error) {
+	in, args := r.partsIn("e.part", leases)
+	query := "SELECT " + r.columns() + " FROM (SELECT e.part, e.seq FROM " + r.events + " e" + r.byPart + r.besideHeld() + " WHERE e.seq > ? AND e.seq <= ? AND " +
+		in + " AND " + r.pending() + " ORDER BY e.seq LIMIT ?) w STRAIGHT_JOIN " + r.events + " e" + r.byPart + " ON e.part = w.part AND e.seq = w.seq ORDER BY w.seq"
+	args = append([]any{begin, to}, args...)
+	if cut, err = r.scanItems(ctx, query, append(args, limit), &p.items); err != nil {
+		return cut, fmt.Errorf("reading events: %w", err)
+	}
+	return cut, nil
 }
 
 // settled implements reader.
@@ -128,98 +163,4 @@ func (r *mysqlReader) settled(p page, s settlement) bool {
 func (r *mysqlReader) low(l lease) int64 {
 	low := r.marks.low(l)
 	return min(low, r.gaps.first(low+1)-1)
-}
-
-// survey looks at the numbers above from and at the gaps.
-func (r *mysqlReader) survey(ctx context.Context, leases []lease, from int64) (s survey, err error) {
-	s = survey{from: from, to: from, pending: map[int64]bool{}}
-	above := "(SELECT e.seq, 0 FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?)"
-	inGaps := func(kind string) string {
-		if len(r.gaps.ranges) == 0 {
-			return ""
-		}
-		return " UNION ALL (SELECT e.seq, " + kind + " FROM " + r.events + " e" + r.bySeq + " WHERE " + rangesIn(r.gaps.ranges) + ")"
-	}
-	list := func(tx *sql.Tx, query string, args []any, found func(seq int64, kind int)) error {
-		return r.store.query(ctx, tx, query, args, func(rows *sql.Rows) error {
-			var seq int64
-			var kind int
-			err := rows.Scan(&seq, &kind)
-			found(seq, kind)
-			return err
-		})
-	}
-	err = r.dirty(ctx, func(tx *sql.Tx) error {
-		return list(tx, above+inGaps("1"), []any{from, int64(math.MaxInt64), surveyRows}, func(seq int64, kind int) {
-			s.written = append(s.written, seq)
-			if kind == 0 {
-				s.to = max(s.to, seq)
-			}
-		})
-	})
-	if err != nil {
-		return s, err
-	}
-	in, args := r.partsIn("e.part", leases)
-	query := above + inGaps("CASE WHEN "+in+" AND "+r.pending()+" THEN 2 ELSE 1 END")
-	all := []any{from, s.to, surveyRows}
-	if len(r.gaps.ranges) > 0 {
-		all = append(all, args...)
-	}
-	rows, last := 0, from
-	err = r.transaction(ctx, func(tx *sql.Tx) error {
-		return list(tx, query, all, func(seq int64, kind int) {
-			s.committed = append(s.committed, seq)
-			switch kind {
-			case 0:
-				rows, last = rows+1, max(last, seq)
-			case 2:
-				s.pending[seq] = true
-			}
-		})
-	})
-	if rows >= surveyRows { // what came in between may have left no room for the last ones
-		s.to = last
-	}
-	slices.Sort(s.written)
-	slices.Sort(s.committed)
-	return s, err
-}
-
-// rangesIn is the condition that the number is in one of the gaps.
-func rangesIn(watched []gap) string {
-	var singles []int64
-	var b strings.Builder
-	for _, g := range watched {
-		if g.low == g.high {
-			singles = append(singles, g.low)
-			continue
-		}
-		fmt.Fprintf(&b, " OR e.seq BETWEEN %d AND %d", g.low, g.high)
-	}
-	if len(singles) > 0 {
-		b.WriteString(" OR e.seq IN (")
-		for i, seq := range singles {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprint(&b, seq)
-		}
-		b.WriteByte(')')
-	}
-	return "(" + strings.TrimPrefix(b.String(), " OR ") + ")"
-}
-
-// dirty runs fn in a transaction that sees what others have not committed.
-func (r *mysqlReader) dirty(ctx context.Context, fn func(*sql.Tx) error) (err error) {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
-			err = errors.Join(err, e)
-		}
-	}()
-	return fn(tx)
 }

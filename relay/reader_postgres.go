@@ -11,9 +11,6 @@ import (
 	"github.com/gormoutbox/outbox/internal/dialect"
 )
 
-// walkPages is how long a walk is on PostgreSQL. The read after it passes once over what the walk has published.
-const walkPages = 64
-
 // postgresReader reads each partition from its low mark in one statement, whose
 // snapshot also says which transactions are in flight.
 //
@@ -146,9 +143,6 @@ func (r *postgresReader) begin(ctx context.Context, leases []lease, limit int) (
 		return r.next(ctx, leases, page{walk: w, nth: -1, rest: []place{{seq: least}}, width: 4 * int64(limit)}, limit)
 	}
 }
-
-// maxWidth bounds the window of a page, times the events that are asked for.
-const maxWidth = 32
 
 // next implements reader.
 func (r *postgresReader) next(ctx context.Context, leases []lease, behind page, limit int) (page, error) {

@@ -43,7 +43,7 @@ func (r *sqliteReader) settled(p page, s settlement) bool {
 // readBySeq reads the leased partitions together in the order of their numbers, above from and up to to.
 func (s *store) readBySeq(ctx context.Context, from, to int64, leases []lease, limit int, p *page) error {
 	in, args := s.partsIn("e.part", leases)
-	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE e.seq > ? AND e.seq <= ? AND " + in + " AND " + s.pending() +
+	query := "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + s.besideHeld() + " WHERE e.seq > ? AND e.seq <= ? AND " + in + " AND " + s.pending() +
 		" ORDER BY e.seq LIMIT ?"
 	args = append([]any{from, to}, args...)
 	cut, err := s.scanItems(ctx, query, append(args, limit), &p.items)

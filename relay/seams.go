@@ -80,7 +80,7 @@ type page struct {
 	// nth counts the pages of a walk from 0, and rest is where it goes on.
 	nth  int
 	rest []place
-	// width is how many numbers the next page looks at (PostgreSQL).
+	// width is how many numbers the next page looks at, or on MySQL this one took (not SQLite).
 	width int64
 }
 

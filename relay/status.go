@@ -125,7 +125,7 @@ func (o *Operator) heldCounts(ctx context.Context, st *Status) error {
 // pending looks at the first pending and the last event of each partition.
 func (o *Operator) pending(ctx context.Context, st *Status) error {
 	s := o.store
-	first := "(SELECT " + s.dialect.Micros("e.created_at") + " FROM " + s.events + " e WHERE e.part = p.part AND e.seq > p.low AND " + s.pending() + " ORDER BY e.seq LIMIT 1)"
+	first := "(SELECT " + s.dialect.Micros("e.created_at") + " FROM " + s.events + " e" + s.besideHeld() + " WHERE e.part = p.part AND e.seq > p.low AND " + s.pending() + " ORDER BY e.seq LIMIT 1)"
 	last := "(SELECT MAX(e.seq) FROM " + s.events + " e WHERE e.part = p.part)"
 	query := "SELECT p.low, " + first + ", " + last + " FROM " + s.partitions + " p"
 	highest, lows := int64(0), make([]int64, 0, len(st.Partitions))

@@ -154,7 +154,20 @@ func (s *store) scanItems(ctx context.Context, query string, args []any, into *[
 // aggregate, so that those are not even read. An event before the held one is: it was committed
 // later because its writer was not serialized, or the held one was delayed.
 func (s *store) notHeld() string {
+	if s.dialect.Name() == "mysql" {
+		return "(h.seq IS NULL OR h.seq > e.seq)" // of besideHeld
+	}
 	return "NOT EXISTS (SELECT 1 FROM " + s.held + " h WHERE h.aggregate_type = e.aggregate_type AND h.aggregate_id = e.aggregate_id AND h.seq <= e.seq)"
+}
+
+// besideHeld stands behind the events e of a statement that has notHeld or pending as a condition. MariaDB runs a subquery
+// anew for each row, and remembers its results in a table of its own: with it a read took three times as long as with this join to
+// one row at most, behind a held aggregate and elsewhere.
+func (s *store) besideHeld() string {
+	if s.dialect.Name() != "mysql" {
+		return ""
+	}
+	return " LEFT JOIN " + s.held + " h ON h.aggregate_type = e.aggregate_type AND h.aggregate_id = e.aggregate_id"
 }
 
 // now is the database's clock, read once a statement, so that an index can be searched by it.

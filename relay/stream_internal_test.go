@@ -64,7 +64,7 @@ func TestAWalkGoesOnInOnePass(t *testing.T) {
 	t.Parallel()
 	r, w, st, settling := newWalk(5)
 	res := r.mustPass(t, st)
-	assert.Equal(t, passResult{5, 5}, res)
+	assert.Equal(t, passResult{found: 5, published: 5}, res)
 	assert.Equal(t, [][]int64{{1}, {2}, {3}, {4}, {5}}, w.sent)
 	assert.Equal(t, []int{0, 1, 2, 3, 4}, w.moved, "in order")
 	assert.Len(t, settling, 5)
@@ -94,7 +94,7 @@ func TestWhatRunsAtTheSameTime(t *testing.T) {
 		}
 		return []outcome{{item: &items[0]}}
 	}
-	assert.Equal(t, passResult{4, 4}, r.mustPass(t, st))
+	assert.Equal(t, passResult{found: 4, published: 4}, r.mustPass(t, st))
 	assert.Len(t, settling, 4)
 }
 
@@ -107,7 +107,7 @@ func TestAPageBehindAFailureIsDropped(t *testing.T) {
 		}
 		return []outcome{{item: &items[0]}}
 	}
-	assert.Equal(t, passResult{2, 2}, r.mustPass(t, st))
+	assert.Equal(t, passResult{found: 2, published: 2}, r.mustPass(t, st))
 	assert.Equal(t, [][]int64{{1}, {2}, {3}}, w.sent, "the fourth was read and not published")
 	assert.Equal(t, []int{0, 1}, w.moved)
 	assert.Len(t, settling, 2)
@@ -117,7 +117,7 @@ func TestNothingIsReadAheadOfAFirstPageThatFailed(t *testing.T) {
 	t.Parallel()
 	r, w, st, _ := newWalk(5)
 	w.send = func(items []item) []outcome { return []outcome{{item: &items[0], err: errFake}} }
-	assert.Equal(t, passResult{1, 0}, r.mustPass(t, st))
+	assert.Equal(t, passResult{found: 1, published: 0}, r.mustPass(t, st))
 	assert.Empty(t, w.ahead)
 }
 

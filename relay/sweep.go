@@ -87,7 +87,7 @@ func (s *store) sweepRange(ctx context.Context, leases []lease, low func(lease) 
 	if err != nil || rows == 0 {
 		return nil, true, err
 	}
-	query = "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + " WHERE " + in + " AND e.seq > ? AND e.seq <= ? AND " + s.pending() +
+	query = "SELECT " + s.columns() + " FROM " + s.events + " e" + s.bySeq + s.besideHeld() + " WHERE " + in + " AND e.seq > ? AND e.seq <= ? AND " + s.pending() +
 		" ORDER BY e.seq LIMIT " + strconv.Itoa(limit)
 	var all []item
 	cut, err := s.scanItems(ctx, query, append(args, at.after, last), &all)

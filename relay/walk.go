@@ -21,12 +21,21 @@ type walk struct {
 	high    int64
 	horizon int64
 	bounds  map[int]int64
+	// more says that there is more behind its end (MySQL).
+	more bool
 	// snapshot is what its begin could see, and from where its partitions are read from (PostgreSQL).
 	snapshot string
 	from     []place
 	// pages is how many the walk has at most, 0 without a limit.
 	pages int
 }
+
+// walkPages is how long a walk is on PostgreSQL and MySQL. What was committed late waits for its end; on PostgreSQL, the read after it passes once over what
+// it has published.
+const walkPages = 64
+
+// maxWidth bounds the window of a page, unless more events are asked for.
+const maxWidth = 16_000
 
 // signature tells leases from others.
 func signature(leases []lease) string {
@@ -41,6 +50,9 @@ func signature(leases []lease) string {
 func (p *page) goesOn() bool {
 	return p.walk != nil && p.full && len(p.rest) > 0 && (p.walk.pages == 0 || p.nth+1 < p.walk.pages)
 }
+
+// endsEarly says that the walk of a page ends where nobody has looked further.
+func (p *page) endsEarly() bool { return p.walk != nil && p.walk.more }
 
 // follow begins the page behind this one.
 func (p *page) follow() page {
@@ -77,7 +89,14 @@ func (p *page) coverWindow(leases []lease, begin, to int64, limit int, cut bool,
 	if p.full = stop < 0 && to < p.walk.high; p.full {
 		p.rest = []place{{seq: to}}
 		n := int64(limit)
-		p.width = max(n, min((to-begin)*n/int64(max(len(p.items), 1)), 4*(to-begin), maxWidth*n))
+		p.width = max(n, min((to-begin)*n/int64(max(len(p.items), 1)), 4*(to-begin), maxWidth))
+	}
+}
+
+// widthOf notes how many numbers a full page took that was read by number without a window, above begin.
+func (p *page) widthOf(begin int64) {
+	if p.full && len(p.rest) > 0 {
+		p.width = p.rest[0].seq - begin
 	}
 }
 
@@ -105,7 +124,7 @@ func (m *marks) onward(leases []lease) *page {
 
 // walked says whether the walk of a page goes on behind it: if it was full, and all of it is settled or held.
 func (m *marks) walked(p page, s settlement) bool {
-	m.full, m.behind = p.full, nil
+	m.full, m.behind = p.full || p.endsEarly(), nil
 	if !p.goesOn() || len(s.released) > 0 || len(s.lost) > 0 || len(firstOpen(p, s)) > 0 {
 		return false
 	}

@@ -41,7 +41,8 @@ func TestHowFarAWindowGoes(t *testing.T) {
 	}{
 		"part of the way":        {[]item{at(1, 105, "k")}, 150, 10, false, -1, 150, 200, true},
 		"sparse":                 {[]item{at(1, 105, "k"), at(1, 106, "k"), at(1, 107, "k"), at(1, 108, "k"), at(1, 109, "k")}, 150, 10, false, -1, 150, 100, true},
-		"never too wide":         {nil, 190, 1, false, -1, 190, 32, true},
+		"never too wide":         {nil, 30_100, 10, false, -1, 30_100, maxWidth, true},
+		"but as was asked for":   {nil, 30_100, 20_000, false, -1, 30_100, 20_000, true},
 		"all of the way":         {[]item{at(1, 105, "k")}, 200, 10, false, -1, 200, 0, false},
 		"as much as was wanted":  {[]item{at(1, 105, "k"), at(2, 120, "l")}, 150, 2, false, -1, 120, 20, true},
 		"cut short":              {[]item{at(1, 105, "k"), at(2, 120, "l")}, 200, 9, true, -1, 120, 80, true},
@@ -51,7 +52,7 @@ func TestHowFarAWindowGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := page{covered: map[int]int64{}, items: test.items, walk: &walk{high: 200}}
+			p := page{covered: map[int]int64{}, items: test.items, walk: &walk{high: max(200, 2*test.to-300)}}
 			p.coverWindow(leases, 100, test.to, test.limit, test.cut, test.stop)
 			assert.Equal(t, map[int]int64{1: test.covered, 2: test.covered}, p.covered)
 			assert.Equal(t, test.width, p.width)
@@ -72,6 +73,20 @@ func TestAWalkHasSoManyPages(t *testing.T) {
 	assert.False(t, p.goesOn())
 	p.walk.pages = 0
 	assert.True(t, p.goesOn(), "without a limit")
+}
+
+// TestAWalkThatEndsEarly is followed by another one.
+func TestAWalkThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	m := newMarks()
+	leases := []lease{{part: 1, token: "t"}}
+	m.keep(leases)
+	p := page{covered: map[int]int64{1: 5}, walk: &walk{leases: signature(leases), high: 5, more: true}}
+	assert.False(t, m.walked(p, settlement{}), "it has no further page")
+	assert.True(t, m.full)
+	p.walk.more = false
+	assert.False(t, m.walked(p, settlement{}))
+	assert.False(t, m.full)
 }
 
 func TestSnapshots(t *testing.T) {
