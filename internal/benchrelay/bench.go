@@ -19,7 +19,10 @@ type bench struct {
 	rounds int
 	small  bool
 	figure string // the one being made
-	log    *slog.Logger
+	// profiles is the folder for CPU profiles, or empty, and profile counts them.
+	profiles string
+	profile  int
+	log      *slog.Logger
 
 	postgres postgres
 	mariadb  mariadb

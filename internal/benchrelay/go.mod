@@ -14,6 +14,7 @@ require (
 	github.com/gormoutbox/outbox v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/libtnb/sqlite v1.3.0
+	github.com/prometheus/procfs v0.23.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sync v0.25.0
 	gorm.io/driver/mysql v1.6.0

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -33,6 +36,20 @@ func (b *bench) toKafka(ctx context.Context, dialer *slowDialer) error {
 	return nil
 }
 
+// servers are the processes that share the machine's cores in the figures about Kafka.
+func (b *bench) servers() (processes, error) {
+	u, err := url.Parse(b.postgres.dsn)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the connection string of PostgreSQL, which must be a URL: %w", err)
+	}
+	kafka, _, _ := strings.Cut(b.kafka, ",")
+	found, err := findProcesses(map[string]string{itsPostgreSQL: u.Host, itsKafka: kafka})
+	if err != nil {
+		return nil, fmt.Errorf("looking for the processes of the servers: %w", err)
+	}
+	return found, nil
+}
+
 func (b *bench) toTopic(ctx context.Context, dialer *slowDialer, keys int) error {
 	k, err := b.newBroker(dialer)
 	if err != nil {
@@ -54,6 +71,11 @@ func (b *bench) toTopic(ctx context.Context, dialer *slowDialer, keys int) error
 	}
 	defer singles.Close() //nolint:errcheck // likewise
 
+	servers, err := b.servers()
+	if err != nil {
+		b.log.WarnContext(ctx, "no times of processors, for which the servers must be on this machine", slog.Any("error", err))
+	}
+
 	// The broker's own code is slow when it is new.
 	if err := k.bare(ctx, producer, b.size(warmEvents), keys); err != nil {
 		return err
@@ -63,20 +85,27 @@ func (b *bench) toTopic(ctx context.Context, dialer *slowDialer, keys int) error
 	const limit, ours, theirs = "bare", "relay", "forwarder"
 	m, err := b.turns(ctx,
 		variant{name: limit, run: func(ctx context.Context) (sample, error) {
-			begin := time.Now()
-			err := k.bare(ctx, producer, c.pending, keys)
-			return rate(c.pending, time.Since(begin)), err
+			return servers.costs(c.pending, func() (sample, error) {
+				begin := time.Now()
+				err := k.bare(ctx, producer, c.pending, keys)
+				return rate(c.pending, time.Since(begin)), err
+			})
 		}},
 		variant{name: ours, run: func(ctx context.Context) (sample, error) {
 			d, err := b.outbox(ctx, b.postgres, c)
 			if err != nil {
 				return nil, err
 			}
-			_, took, err := b.drain(ctx, d, batches, relay.Config{})
+			s, err := servers.costs(c.pending, func() (sample, error) {
+				return b.profiled(fmt.Sprintf("%d-keys", keys), func() (sample, error) {
+					_, took, err := b.drain(ctx, d, batches, relay.Config{})
+					return rate(c.pending, took), err
+				})
+			})
 			if err != nil {
 				return nil, err
 			}
-			return rate(c.pending, took), bounded(ctx, d.drop)
+			return s, bounded(ctx, d.drop)
 		}},
 		variant{name: theirs, run: func(ctx context.Context) (sample, error) { return b.forward(ctx, singles, k.topic, keys) }},
 	)
@@ -90,6 +119,14 @@ func (b *bench) toTopic(ctx context.Context, dialer *slowDialer, keys int) error
 	b.compare(what, m, limit, ours)
 	b.row(what, ours+" : "+theirs, m.ratios(ours, theirs, perSecond))
 	b.row(what, theirs+perSecond, m.of(theirs, perSecond))
+	for _, name := range []string{limit, ours} {
+		if servers == nil {
+			break
+		}
+		for _, process := range []string{thisProcess, itsPostgreSQL, itsKafka, together} {
+			b.row(what, name+": "+cpuMeasure(process), m.of(name, cpuMeasure(process)))
+		}
+	}
 	if err := bounded(ctx, k.drop); err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func run(ctx context.Context) error {
 	only := flag.String("only", "", "figures to make, separated by commas: "+strings.Join(names, ",")+" (default all)")
 	rounds := flag.Int("rounds", 3, "how often the variants of a figure take their turns")
 	small := flag.Bool("small", false, "a fiftieth of all sizes, to see whether it works")
+	profiles := flag.String("profiles", "", "folder for CPU profiles of this process, one for each turn of the relay in kafka and kafka-2ms")
 	child := flag.String("relay-only", "", "used by rss for its child process: publish the outbox at this connection string to nowhere")
 	childFor := flag.Duration("for", 30*time.Second, "how long, with -relay-only")
 	flag.Parse()
@@ -69,6 +70,7 @@ func run(ctx context.Context) error {
 		return errors.New("give at least one round, and figures by -only")
 	}
 	b := newBench(*rounds, *small)
+	b.profiles = *profiles
 	defer b.cleanUp(ctx)
 	if err := b.header(ctx); err != nil {
 		return err
