@@ -14,7 +14,7 @@ func TestTheProcessOfAServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	t.Cleanup(func() { l.Close() }) //nolint:errcheck // closed already
 	p, err := findProcesses(map[string]string{"server": l.Addr().String()})
 	require.NoError(t, err)
 	assert.Equal(t, processes{thisProcess: os.Getpid(), "server": os.Getpid()}, p)
@@ -32,7 +32,7 @@ func TestTheProcessOfAServer(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, s[cpuMeasure(thisProcess)], 50_000.0)
-	assert.Equal(t, s[cpuMeasure(thisProcess)], s[cpuMeasure("server")])
+	assert.InDelta(t, s[cpuMeasure(thisProcess)], s[cpuMeasure("server")], 1)
 	assert.InDelta(t, 2*s[cpuMeasure("server")], s[cpuMeasure(together)], 1)
 
 	require.NoError(t, l.Close())
