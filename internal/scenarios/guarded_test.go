@@ -51,14 +51,21 @@ func (g guarded) Publish(_ string, messages ...*message.Message) error {
 func (g guarded) Close() error { return errors.New("a relay must not close the publisher") }
 
 // guardedBatches publishes batches. Behind the head nothing of its aggregate is sent, as a BatchPublisher promises.
-type guardedBatches struct{ guarded }
+type guardedBatches struct {
+	guarded
+
+	// next gets what is not refused, unless it is nil.
+	next watermilladapter.BatchPublisher
+}
 
 var _ watermilladapter.BatchPublisher = guardedBatches{}
 
 // PublishBatch implements watermilladapter.BatchPublisher.
-func (g guardedBatches) PublishBatch(_ context.Context, batch []watermilladapter.Outgoing) []error {
+func (g guardedBatches) PublishBatch(ctx context.Context, batch []watermilladapter.Outgoing) []error {
 	errs := make([]error, len(batch))
 	refused, behind := false, 0
+	var passed []watermilladapter.Outgoing
+	var places []int // of those in the batch
 	for i, out := range batch {
 		switch {
 		case refused && out.Message.Metadata.Get(gormoutbox.HeaderAggregateID) == g.aggregate:
@@ -69,6 +76,16 @@ func (g guardedBatches) PublishBatch(_ context.Context, batch []watermilladapter
 				refused = true
 				continue
 			}
+			passed, places = append(passed, out), append(places, i)
+		}
+	}
+	if g.next != nil && len(passed) > 0 {
+		for i, err := range g.next.PublishBatch(ctx, passed) {
+			errs[places[i]] = err
+		}
+	}
+	for i, out := range passed {
+		if errs[places[i]] == nil {
 			g.sink.deliver(out.Message)
 		}
 	}

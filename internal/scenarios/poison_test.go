@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,8 @@ import (
 	"github.com/gormoutbox/outbox/internal/testenv"
 	"github.com/gormoutbox/outbox/relay"
 	"github.com/gormoutbox/outbox/relay/relaytest"
+	"github.com/gormoutbox/outbox/watermilladapter"
+	"github.com/gormoutbox/outbox/watermilladapter/kafka"
 )
 
 const (
@@ -34,31 +37,37 @@ func TestPoisonedHead(t *testing.T) {
 		healthy, behind := pick(1_000, 10_000), pick(5_000, 200_000)
 		for _, c := range []struct {
 			name   string
-			wrap   func(g *guard) message.Publisher
+			wrap   func(t *testing.T, g *guard) message.Publisher
 			config relay.Config
 			tries  int
 		}{
 			{
 				"in batches, parked at once",
-				func(g *guard) message.Publisher { return guardedBatches{guarded{g}} },
+				func(_ *testing.T, g *guard) message.Publisher { return guardedBatches{guarded: guarded{g}} },
+				relay.Config{Classify: class(relay.Permanent)},
+				1,
+			},
+			{
+				"in batches to Kafka, parked at once",
+				toKafka,
 				relay.Config{Classify: class(relay.Permanent)},
 				1,
 			},
 			{
 				"one by one, parked after some attempts",
-				func(g *guard) message.Publisher { return guarded{g} },
+				func(_ *testing.T, g *guard) message.Publisher { return guarded{g} },
 				relay.Config{Classify: class(relay.Retryable), MaxAttempts: 4, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond},
 				4,
 			},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				without := newBacklog(t, fresh(), healthy, -1)
-				before := without.publishHealthy(t, c.wrap(without.guard), c.config)
+				before := without.publishHealthy(t, c.wrap(t, without.guard), c.config)
 				before.stop()
 				without.ledger.check(t)
 
 				b := newBacklog(t, fresh(), healthy, behind)
-				run := b.publishHealthy(t, c.wrap(b.guard), c.config)
+				run := b.publishHealthy(t, c.wrap(t, b.guard), c.config)
 				b.checkParked(t, c.tries)
 				t.Logf("%d events of %d other aggregates: %s and %d statements; without the poisoned one %s and %d; ratios %.2f and %.2f",
 					healthy, healthyKeys, run.took.Round(time.Millisecond), run.statements, before.took.Round(time.Millisecond), before.statements,
@@ -70,6 +79,43 @@ func TestPoisonedHead(t *testing.T) {
 			})
 		}
 	})
+}
+
+// toKafka gives what the guard does not refuse to Kafka, to a topic of this test.
+func toKafka(t *testing.T, g *guard) message.Publisher {
+	t.Helper()
+	b := testenv.Kafka(t)
+	publisher, err := kafka.NewPublisher(b.Addrs, quiet)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, publisher.Close()) })
+	next := inTopic{publisher, b.Topic(t, "poisoned-head", 8)}
+	// Connections are made, and the broker's code is not new, before time counts.
+	for range pick(1, 40) {
+		batch := make([]watermilladapter.Outgoing, relayBatch)
+		for i := range batch {
+			batch[i].Message = message.NewMessage(watermill.NewUUID(), nil)
+			batch[i].Message.Metadata.Set(gormoutbox.HeaderAggregateID, strconv.Itoa(i))
+		}
+		for _, err := range next.PublishBatch(t.Context(), batch) {
+			require.NoError(t, err)
+		}
+	}
+	return guardedBatches{guarded: guarded{g}, next: next}
+}
+
+// inTopic publishes everything to one topic.
+type inTopic struct {
+	watermilladapter.BatchPublisher
+
+	topic string
+}
+
+// PublishBatch implements watermilladapter.BatchPublisher.
+func (p inTopic) PublishBatch(ctx context.Context, batch []watermilladapter.Outgoing) []error {
+	for i := range batch {
+		batch[i].Topic = p.topic
+	}
+	return p.BatchPublisher.PublishBatch(ctx, batch)
 }
 
 // class makes the poison an error of its event; there is no other one.
