@@ -44,8 +44,8 @@ func (e *PublishError) Unwrap() error { return e.err }
 // leaves: the event may have been published, and is published again.
 var ErrPublishTimeout = errors.New("relay: the publisher did not return within PublishTimeout; whether the event was published is unknown")
 
-// ErrReadUncommitted is what a relay fails with, publishes nothing and tries again after, while the sessions of its pool on MySQL or MariaDB have that
-// isolation level: it would publish events whose transaction may still be rolled back.
+// ErrReadUncommitted is returned by Run when the sessions of its pool on MySQL or MariaDB have that
+// isolation level: events would be published whose transaction may still be rolled back.
 var ErrReadUncommitted = errors.New("relay: the sessions of the pool are at READ UNCOMMITTED, where events can be read that are never committed; " +
 	"set transaction_isolation (MariaDB: tx_isolation), of the server or in the DSN, to READ-COMMITTED or higher")
 

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -108,6 +109,19 @@ func (g *gaps) below(seq int64) (out []gap) {
 		}
 	}
 	return out
+}
+
+// endOf is seq, or the end of the gap in which it is. A page must not end there unless its last event does: the rows of one INSERT
+// may appear in the gap all at once, and then those behind the page would be found before those that it passed.
+func (g *gaps) endOf(seq int64) int64 {
+	i := sort.Search(len(g.ranges), func(i int) bool { return g.ranges[i].high >= seq })
+	if i == len(g.ranges) || g.ranges[i].low > seq {
+		return seq
+	}
+	for seq = g.ranges[i].high; i+1 < len(g.ranges) && g.ranges[i+1].low == seq+1; i++ {
+		seq = g.ranges[i+1].high
+	}
+	return seq
 }
 
 // first is the least number that is watched, or most if there is none.

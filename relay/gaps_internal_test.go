@@ -47,3 +47,11 @@ func TestWhereAWalkEnds(t *testing.T) {
 	s.committed = []int64{11, 12, 20}
 	assert.EqualValues(t, 17, s.belowInFlight())
 }
+
+func TestTheEndOfAGap(t *testing.T) {
+	t.Parallel()
+	g := gaps{ranges: []gap{{low: 5, high: 9}, {low: 20, high: 20}, {low: 21, high: 25}, {low: 27, high: 30}}}
+	for seq, want := range map[int64]int64{1: 1, 4: 4, 5: 9, 7: 9, 9: 9, 10: 10, 19: 19, 20: 25, 24: 25, 26: 26, 28: 30, 31: 31} {
+		assert.Equal(t, want, g.endOf(seq), "%d", seq)
+	}
+}

@@ -43,8 +43,8 @@ type passResult struct {
 	more bool
 }
 
-// loop makes passes until ctx ends and waits in between. work outlives ctx.
-func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
+// loop makes passes until ctx ends and waits in between. work outlives ctx. It returns an error after which others should have the partitions.
+func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) error {
 	// Partitions change hands at a third of a lease, for which the loop must be awake.
 	longest := r.config.Lease / 3
 	p := newPacer(min(r.config.MinPoll, longest), min(r.config.MaxPoll, longest))
@@ -62,6 +62,9 @@ func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 			idle(ctx)
 		}
 		switch {
+		case errors.Is(err, ErrReadUncommitted):
+			r.log(ctx, slog.LevelError, "relay ends", err)
+			return err
 		case err != nil:
 			if ctx.Err() == nil {
 				r.log(ctx, slog.LevelError, "relay pass failed; it goes on", err)
@@ -76,6 +79,7 @@ func (r *Relay) loop(ctx, work context.Context, idle func(context.Context)) {
 			p.wait(ctx, res.found > 0 || res.more)
 		}
 	}
+	return nil
 }
 
 // pass reads one page, publishes it and records the outcomes. It is the loop's one

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gormoutbox/outbox/internal/testenv"
 )
 
 // fakes are the three seams without a database or a broker.
@@ -320,4 +323,14 @@ func TestADelayedEventWaitsForItsPlaceInAFullPage(t *testing.T) {
 	} {
 		assert.Equal(t, test.want, test.it.hasPlace(p), name)
 	}
+}
+
+// TestALoopThatMustNotGoOn: others should have the partitions.
+func TestALoopThatMustNotGoOn(t *testing.T) {
+	t.Parallel()
+	_, r := migrated(t, testenv.SQLite(t), Config{})
+	f := &fakes{readErr: fmt.Errorf("looking: %w", ErrReadUncommitted)}
+	r.reader = f
+	require.ErrorIs(t, r.Run(t.Context()), ErrReadUncommitted)
+	assert.Len(t, f.reads, 1)
 }

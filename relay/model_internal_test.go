@@ -172,7 +172,7 @@ func (m *model) followJoint(behind page) page {
 			return p
 		}
 		m.windows++
-		to := min(begin+1+int64(m.random.IntN(30)), p.walk.high)
+		to := min(m.gaps.endOf(begin+1+int64(m.random.IntN(30))), p.walk.high)
 		for seq := begin + 1; seq <= to && len(p.items) < limit; seq++ {
 			if e := m.pending(seq); e != nil {
 				p.items = append(p.items, e.item)
@@ -183,6 +183,7 @@ func (m *model) followJoint(behind page) page {
 			return p
 		}
 		behind.rest = p.rest
+		m.others(4)
 	}
 }
 

@@ -121,7 +121,7 @@ func (r *mysqlReader) next(ctx context.Context, leases []lease, behind page, lim
 			}
 			return p, err
 		}
-		to := min(begin+behind.width, p.walk.high)
+		to := min(r.gaps.endOf(begin+min(behind.width, p.walk.high-begin)), p.walk.high)
 		cut, err := r.readWindow(ctx, begin, to, leases, limit, &p)
 		if err != nil {
 			return page{}, err
@@ -133,8 +133,21 @@ func (r *mysqlReader) next(ctx context.Context, leases []lease, behind page, lim
 		if len(p.items) > 0 || !p.goesOn() {
 			return p, nil
 		}
+		if p.rest[0].seq, err = r.nextNumber(ctx, to, p.walk.high); err != nil {
+			return page{}, err
+		}
 		behind.rest, behind.width = p.rest, p.width
 	}
+}
+
+// nextNumber is the number before the first event above one, or high if there is none up to there: numbers may jump, and
+// retention leaves holes behind a held event.
+func (r *mysqlReader) nextNumber(ctx context.Context, after, high int64) (before int64, err error) {
+	query := "SELECT COALESCE(MIN(e.seq) - 1, ?) FROM " + r.events + " e" + r.bySeq + " WHERE e.seq > ? AND e.seq <= ?"
+	if err := r.store.query(ctx, r.db, query, []any{high, after, high}, func(rows *sql.Rows) error { return rows.Scan(&before) }); err != nil {
+		return 0, fmt.Errorf("looking for the next event: %w", err)
+	}
+	return before, nil
 }
 
 // sparse is how many numbers there are at least for each event where windows are read.

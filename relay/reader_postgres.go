@@ -150,7 +150,7 @@ func (r *postgresReader) next(ctx context.Context, leases []lease, behind page, 
 	for {
 		p := behind.follow()
 		begin := behind.rest[0].seq
-		to := min(begin+behind.width, p.walk.high)
+		to := begin + min(behind.width, p.walk.high-begin)
 		stop := int64(-1)
 		budget := r.budget()
 		err := r.store.query(ctx, r.db, r.window(limit), []any{parts, lows, p.walk.snapshot, begin, to}, func(rows *sql.Rows) error {
@@ -174,8 +174,22 @@ func (r *postgresReader) next(ctx context.Context, leases []lease, behind page, 
 		if len(p.items) > 0 || !p.goesOn() {
 			return p, nil
 		}
+		if p.rest[0].seq, err = r.nextNumber(ctx, parts, to, p.walk.high); err != nil {
+			return page{}, err
+		}
 		behind.rest, behind.width = p.rest, p.width
 	}
+}
+
+// nextNumber is the number before the first event above one in some partitions, or high if there is none up to there: numbers may jump, and
+// retention leaves holes behind a held event. What can't be seen yet is passed over as by the windows.
+func (r *postgresReader) nextNumber(ctx context.Context, parts any, after, high int64) (before int64, err error) {
+	query := "SELECT COALESCE(MIN(m.seq) - 1, ?::bigint) FROM unnest(?::int[]) AS o (part) CROSS JOIN LATERAL (SELECT MIN(e.seq) AS seq FROM " + r.events +
+		" e WHERE e.part = o.part AND e.seq > ?::bigint AND e.seq <= ?::bigint) m"
+	if err := r.store.query(ctx, r.db, query, []any{high, parts, after, high}, func(rows *sql.Rows) error { return rows.Scan(&before) }); err != nil {
+		return 0, fmt.Errorf("looking for the next event: %w", err)
+	}
+	return before, nil
 }
 
 // scanWith reads a row that has a text before the columns of an event.

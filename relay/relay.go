@@ -143,8 +143,8 @@ func pluginFor(db *gorm.DB, table string) (*gormoutbox.Plugin, error) {
 // whose Publish does not return, in which case the error is ErrShutdownTimeout.
 //
 // A database or broker that is away does not end Run: it waits and goes on. Run
-// returns at once with a *gormoutbox.SchemaError if the tables are not what it needs, and
-// with ErrRunning if it was called before.
+// returns at once with a *gormoutbox.SchemaError if the tables are not what it needs, with ErrReadUncommitted, also later on, if
+// the sessions are not, and with ErrRunning if it was called before.
 func (r *Relay) Run(ctx context.Context) error { return r.run(ctx, nil) }
 
 // run is Run; idle, unless nil, is called after each pass that found no event.
@@ -172,7 +172,7 @@ func (r *Relay) run(ctx context.Context, idle func(context.Context)) error {
 
 	r.health.running(true)
 	defer r.health.running(false)
-	r.loop(ctx, work, idle)
+	fatal := r.loop(ctx, work, idle)
 
 	stopBeat()
 	wg.Wait()
@@ -183,15 +183,15 @@ func (r *Relay) run(ctx context.Context, idle func(context.Context)) error {
 		r.log(ctx, slog.LevelWarn, "relay could not give back its partitions; they are free when the lease has run out", err)
 	}
 	if timedOut {
-		return ErrShutdownTimeout
+		return errors.Join(fatal, ErrShutdownTimeout)
 	}
-	return nil
+	return fatal
 }
 
 // check waits for the database and compares the schema.
 func (r *Relay) check(ctx context.Context) error {
 	for n := 1; ; n++ {
-		err := gormoutbox.CheckTable(ctx, r.db, r.config.Table)
+		err := r.suits(ctx)
 		if err == nil || incurable(err) {
 			return err
 		}
@@ -209,16 +209,24 @@ func (r *Relay) check(ctx context.Context) error {
 func (r *Relay) mismatch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.config.Lease)
 	defer cancel()
-	if err := gormoutbox.CheckTable(ctx, r.db, r.config.Table); incurable(err) {
+	if err := r.suits(ctx); incurable(err) {
 		return err
 	}
 	return nil
 }
 
+// suits looks whether the relay can work with the tables and the sessions.
+func (r *Relay) suits(ctx context.Context) error {
+	if err := gormoutbox.CheckTable(ctx, r.db, r.config.Table); err != nil {
+		return err
+	}
+	return r.store.checkIsolation(ctx)
+}
+
 func incurable(err error) bool {
 	var schema *gormoutbox.SchemaError
 	var config *gormoutbox.ConfigError
-	return errors.As(err, &schema) || errors.As(err, &config)
+	return errors.As(err, &schema) || errors.As(err, &config) || errors.Is(err, ErrReadUncommitted)
 }
 
 // heartbeatGrace is how long a beat may go on when the relay stops. One that is cut off may still be carried out by the

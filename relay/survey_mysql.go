@@ -38,8 +38,8 @@ func (r *mysqlReader) count(ctx context.Context, s *survey) error {
 	switch {
 	case err != nil:
 		return err
-	case strings.EqualFold(level, "READ-UNCOMMITTED"):
-		return ErrReadUncommitted // before the first page is read, and so before anything is published
+	case readUncommitted(level):
+		return ErrReadUncommitted // before a page is read; the server may have been changed since Run began
 	case rows == 0 || rows < last-s.from:
 		r.reach = surveyRows
 		return nil
@@ -51,6 +51,23 @@ func (r *mysqlReader) count(ctx context.Context, s *survey) error {
 
 // isolation is the session's level. MySQL and MariaDB call the variable differently, and each skips the comment of the other.
 const isolation = "CONCAT('' /*!80003 , @@transaction_isolation */ /*M!50100 , @@tx_isolation */)"
+
+func readUncommitted(level string) bool { return strings.EqualFold(level, "READ-UNCOMMITTED") }
+
+// checkIsolation looks at the level of one session of the pool. The other databases show nothing that is not committed.
+func (s *store) checkIsolation(ctx context.Context) error {
+	if s.dialect.Name() != "mysql" {
+		return nil
+	}
+	var level string
+	if err := s.query(ctx, s.db, "SELECT "+isolation, nil, func(r *sql.Rows) error { return r.Scan(&level) }); err != nil {
+		return fmt.Errorf("asking for the isolation level: %w", err)
+	}
+	if readUncommitted(level) {
+		return ErrReadUncommitted
+	}
+	return nil
+}
 
 // list looks at the numbers above, unless they were counted, and at the gaps: first at what is written at READ UNCOMMITTED, and then at what is committed.
 func (r *mysqlReader) list(ctx context.Context, leases []lease, s *survey) error {

@@ -6,14 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/gorm"
 
 	"github.com/gormoutbox/outbox/gormoutbox"
 	"github.com/gormoutbox/outbox/internal/testenv"
 	"github.com/gormoutbox/outbox/relay"
 )
 
-// TestReadUncommitted: a relay whose sessions see what is not committed publishes nothing, and says why.
+// TestReadUncommitted: a relay whose sessions see what is not committed publishes nothing, says why, and leaves the partitions to others.
 func TestReadUncommitted(t *testing.T) {
 	t.Parallel()
 	db := testenv.MariaDB(t)
@@ -30,23 +29,12 @@ func TestReadUncommitted(t *testing.T) {
 	require.NoError(t, pool.Table("outbox_events").Count(&seen).Error)
 	require.EqualValues(t, 1, seen, "the pool is as it should not be")
 
-	pub, failed := newRecorder(), make(chan error, 100)
-	stop := start(t, pool, pub, relay.Config{OnError: func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	}})
-	require.ErrorIs(t, <-failed, relay.ErrReadUncommitted)
-	require.ErrorIs(t, <-failed, relay.ErrReadUncommitted, "and again")
+	pub := newRecorder()
+	r, err := relay.New(pool, pub, relay.Config{Logger: quiet})
+	require.NoError(t, err)
+	require.ErrorIs(t, r.Run(t.Context()), relay.ErrReadUncommitted)
 	require.NoError(t, tx.Rollback().Error)
-	add(t, g, event("a", "later"))
-	require.ErrorIs(t, <-failed, relay.ErrReadUncommitted)
-	stop()
 	assert.Zero(t, pub.count())
-
-	// In order it is, with a pool like that of others.
-	start(t, g.Session(&gorm.Session{NewDB: true}), pub, relay.Config{})
-	pub.waitFor(t, "later")
-	assert.Equal(t, 1, pub.count())
+	assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_partitions WHERE owner <> ''"), "partitions that it has")
+	assert.Zero(t, countRows(t, g, "SELECT COUNT(*) FROM outbox_relays"), "it is not among those to share with")
 }

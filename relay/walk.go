@@ -88,15 +88,15 @@ func (p *page) coverWindow(leases []lease, begin, to int64, limit int, cut bool,
 	}
 	if p.full = stop < 0 && to < p.walk.high; p.full {
 		p.rest = []place{{seq: to}}
-		n := int64(limit)
-		p.width = max(n, min((to-begin)*n/int64(max(len(p.items), 1)), 4*(to-begin), maxWidth))
+		n, took := int64(limit), min(to-begin, math.MaxInt32) // numbers may have jumped
+		p.width = max(n, min(took*n/int64(max(len(p.items), 1)), 4*took, maxWidth))
 	}
 }
 
 // widthOf notes how many numbers a full page took that was read by number without a window, above begin.
 func (p *page) widthOf(begin int64) {
 	if p.full && len(p.rest) > 0 {
-		p.width = p.rest[0].seq - begin
+		p.width = min(p.rest[0].seq-begin, maxWidth)
 	}
 }
 
