@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -162,84 +161,6 @@ func (m *model) follow(behind page) page {
 	}
 }
 
-// followJoint reads without a window or by windows.
-func (m *model) followJoint(behind page) page {
-	for {
-		p := behind.follow()
-		begin, limit := behind.rest[0].seq, m.limit()
-		if m.random.IntN(2) == 0 {
-			m.collectJoint(&p, begin, p.walk.high)
-			return p
-		}
-		m.windows++
-		to := min(m.gaps.endOf(begin+1+int64(m.random.IntN(30))), p.walk.high)
-		for seq := begin + 1; seq <= to && len(p.items) < limit; seq++ {
-			if e := m.pending(seq); e != nil {
-				p.items = append(p.items, e.item)
-			}
-		}
-		p.coverWindow(m.leases, begin, to, limit, false, -1)
-		if len(p.items) > 0 || !p.goesOn() {
-			return p
-		}
-		behind.rest = p.rest
-		m.others(4)
-	}
-}
-
-// look is a snapshot in which no bystander has ended.
-func (m *model) look() snapshot {
-	s := m.snapshot()
-	for m.marks.endBystanders(s) {
-		m.ended++
-		m.others(6)
-		s = m.snapshot()
-	}
-	for _, xid := range s.open {
-		if m.random.IntN(4) == 0 {
-			m.marks.passBy(xid)
-		}
-	}
-	return s
-}
-
-// readParts is a page in one snapshot: partition by partition, from the low mark; or the begin of a walk.
-func (m *model) readParts() page {
-	s := m.look()
-	p := page{covered: map[int]int64{}, horizon: m.marks.horizon(s)}
-	var from []place
-	for _, l := range m.leases {
-		from = append(from, place{l.part, m.marks.from(l)})
-	}
-	if m.marks.full {
-		m.began = s
-		w := &walk{leases: signature(m.leases), high: m.highest(), horizon: p.horizon, pages: m.random.IntN(3) * 4, from: from}
-		m.others(4)
-		return m.follow(page{walk: w, nth: -1, rest: []place{{seq: m.marks.minFrom(m.leases)}}, width: int64(m.limit())})
-	}
-	first := m.random.IntN(len(from))
-	from = append(from[first:], from[:first]...)
-	limit := m.limit()
-	m.collect(&p, from, limit)
-	p.cover(from, limit, false)
-	return p
-}
-
-func (m *model) collect(p *page, from []place, limit int) {
-	for _, at := range from {
-		for seq := at.seq + 1; seq <= m.seq; seq++ {
-			e := m.pending(seq)
-			if e == nil || e.Part != at.part {
-				continue
-			}
-			p.items = append(p.items, e.item)
-			if len(p.items) == limit {
-				return
-			}
-		}
-	}
-}
-
 // pending is the event with a number if it is to be read.
 func (m *model) pending(seq int64) *modelEvent {
 	e := m.events[seq]
@@ -250,108 +171,6 @@ func (m *model) pending(seq int64) *modelEvent {
 		return nil
 	}
 	return e
-}
-
-// readJoint is a page of all partitions by number, with a survey before.
-func (m *model) readJoint() page {
-	from, to := m.marks.minFrom(m.leases), int64(math.MaxInt64)
-	p := page{covered: map[int]int64{}, horizon: math.MaxInt64}
-	if m.marks.full || from < m.base || m.random.IntN(2) == 0 {
-		s := m.survey(from)
-		m.gaps.update(s, time.Time{})
-		if len(m.gaps.ranges) == m.gaps.most {
-			m.crowded++
-		}
-		m.base, m.bound = from, s.to
-		if high := s.belowInFlight(); (m.marks.full || s.more) && high > from {
-			p.walk, to = &walk{leases: signature(m.leases), high: high, horizon: p.horizon, pages: m.random.IntN(3) * 4, more: s.more && high == s.to}, high
-		}
-	}
-	m.others(3)
-	p.bounds = map[int]int64{}
-	for _, l := range m.leases {
-		p.bounds[l.part] = m.bound
-	}
-	if p.walk != nil {
-		p.walk.bounds = p.bounds
-	}
-	var late []item
-	for _, g := range m.gaps.below(from) {
-		for seq := g.low; seq <= g.high; seq++ {
-			if e := m.pending(seq); e != nil {
-				late = append(late, e.item)
-			}
-		}
-	}
-	m.collectJoint(&p, from, to)
-	p.items = append(late, p.items...)
-	return p
-}
-
-// survey looks at what is written, and a moment later at what is committed.
-func (m *model) survey(from int64) survey {
-	s := survey{from: from, to: from, pending: map[int64]bool{}}
-	most := 1 + m.random.IntN(40)
-	if m.random.IntN(2) == 0 {
-		m.count(&s, int64(1+m.random.IntN(20)))
-	}
-	for seq := from + 1; seq <= m.seq && most > 0 && !s.whole; seq++ {
-		if e := m.events[seq]; e != nil && e.written {
-			s.written, s.to = append(s.written, seq), seq
-			if most--; most == 0 {
-				s.more = true
-			}
-		}
-	}
-	watched := m.gaps.ranges
-	for _, g := range watched {
-		for seq := g.low; seq <= g.high; seq++ {
-			if e := m.events[seq]; e != nil && e.written {
-				s.written = append(s.written, seq)
-			}
-		}
-	}
-	m.others(4)
-	for seq := from + 1; seq <= s.to && !s.whole; seq++ {
-		if e := m.events[seq]; e != nil && e.visible {
-			s.committed = append(s.committed, seq)
-		}
-	}
-	for _, g := range watched {
-		for seq := g.low; seq <= g.high; seq++ {
-			if e := m.events[seq]; e != nil && e.visible {
-				s.committed = append(s.committed, seq)
-				s.pending[seq] = m.pending(seq) != nil
-			}
-		}
-	}
-	slices.Sort(s.written)
-	slices.Sort(s.committed)
-	return s
-}
-
-// count looks whether each of some numbers has a committed row.
-func (m *model) count(s *survey, reach int64) {
-	rows, last := int64(0), int64(0)
-	for seq := s.from + 1; seq <= s.from+reach; seq++ {
-		if e := m.events[seq]; e != nil && e.visible {
-			rows, last = rows+1, seq
-		}
-	}
-	if rows > 0 && rows == last-s.from {
-		s.whole, s.to, s.more = true, last, rows == reach
-		m.wholes++
-	}
-}
-
-func (m *model) collectJoint(p *page, from, to int64) {
-	limit := m.limit()
-	for seq := from + 1; seq <= min(to, m.seq) && len(p.items) < limit; seq++ {
-		if e := m.pending(seq); e != nil {
-			p.items = append(p.items, e.item)
-		}
-	}
-	p.coverAll(m.leases, to, limit, false)
 }
 
 func (m *model) highest() (high int64) {

@@ -9,8 +9,8 @@ import (
 )
 
 // mysqlReader reads all partitions by number. A number that can't be seen may still appear, because its transaction is
-// open, or because the INSERT has drawn it and not yet written its row. So there is a survey before some of the reads: the numbers that are written
-// at READ UNCOMMITTED, and then those that are committed. What is missing is watched, and the low marks pass it.
+// open, or because the INSERT has drawn it and not yet written its row. So there is a survey before some of the reads: unless each number has a committed row, of those that are written,
+// at READ UNCOMMITTED, and then of those that are committed. What is missing is watched, and the low marks pass it.
 type mysqlReader struct {
 	*store
 	*marks
@@ -21,7 +21,7 @@ type mysqlReader struct {
 	base, bound int64
 	// reach is how many numbers the next survey counts.
 	reach int64
-	// width is how many numbers the last page of a walk took.
+	// width is how many numbers the first page of the next walk looks at, as the last page did.
 	width int64
 }
 

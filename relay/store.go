@@ -161,8 +161,8 @@ func (s *store) notHeld() string {
 }
 
 // besideHeld stands behind the events e of a statement that has notHeld or pending as a condition. MariaDB runs a subquery
-// anew for each row, and remembers its results in a table of its own: with it a read took three times as long as with this join to
-// one row at most, behind a held aggregate and elsewhere.
+// anew for each row, and remembers its results in a table of its own: with it a read took two to three times as long as with this join to
+// one row at most.
 func (s *store) besideHeld() string {
 	if s.dialect.Name() != "mysql" {
 		return ""
