@@ -65,7 +65,7 @@ func prepareKafka(ctx context.Context, folder string) (*server, error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	format := exec.CommandContext(ctx, java, "-cp", classes, "kafka.tools.StorageTool", "format", "--standalone",
-		"-t", base64.RawURLEncoding.EncodeToString(id), "-c", properties)
+		"-t="+base64.RawURLEncoding.EncodeToString(id), "-c", properties)
 	if err := quietly(format); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func newProcess(t *testing.T) *broker {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	output, err := exec.CommandContext(t.Context(), java, "-cp", p.classes, "kafka.tools.StorageTool",
-		"format", "--standalone", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", p.properties).CombinedOutput()
+		"format", "--standalone", "-t="+base64.RawURLEncoding.EncodeToString(id), "-c", p.properties).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
 	t.Cleanup(p.kill)

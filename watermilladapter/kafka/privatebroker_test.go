@@ -64,7 +64,7 @@ func startPrivateBroker(t *testing.T) *privateBroker {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	output, err := exec.CommandContext(t.Context(), java, "-cp", b.classPath, "kafka.tools.StorageTool",
-		"format", "--standalone", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", b.properties).CombinedOutput()
+		"format", "--standalone", "-t="+base64.RawURLEncoding.EncodeToString(id), "-c", b.properties).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	t.Cleanup(func() { b.kill() })
 	b.start(t)

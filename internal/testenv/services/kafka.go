@@ -56,7 +56,7 @@ func (k *kafka) prepare(ctx context.Context) error {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	cmd := exec.CommandContext(ctx, findJava(), "-cp", k.classPath(), "kafka.tools.StorageTool",
-		"format", "--standalone", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", properties)
+		"format", "--standalone", "-t="+base64.RawURLEncoding.EncodeToString(id), "-c", properties)
 	if err := runQuiet(cmd); err != nil {
 		return err
 	}
